@@ -22,10 +22,12 @@ pub struct NodeId {
 /// Why nothing was added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ForestError {
-    /// The node to derive from is gone.
+    /// The node to derive from is gone, or it derives from one that is being revoked.
     Gone,
     /// No memory for one more node.
     Exhausted,
+    /// Something is being revoked, and the node to derive from lies so deep that it is not known whether it is part of that.
+    Deep,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,7 +49,23 @@ struct Node<H> {
     /// How many capabilities derive from it, as counted in this round.
     count: u32,
     round: u64,
+    /// Whether it is [being revoked](Forest::begin_revocation).
+    revoking: bool,
 }
+
+/// What [`Forest::find_descendant`] has found.
+#[derive(Debug)]
+pub enum Found<'a, H> {
+    /// A capability or an attachment, and its holder.
+    Thing(NodeId, &'a H),
+    /// A joint. There may be more behind it.
+    Joint,
+}
+
+/// Children that a joint hands up to the revoked node at once.
+const HANDED_UP: usize = 32;
+/// How many ancestors are looked at before something is added while there are revocations.
+const LOOKED_AT: usize = 64;
 
 /// A round of counting, in which each node is looked at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +78,8 @@ pub struct Forest<H> {
     generation: u64,
     /// The latest round of counting.
     round: u64,
+    /// How many nodes are being revoked.
+    revocations: usize,
 }
 
 impl<H> Default for Forest<H> {
@@ -72,7 +92,7 @@ impl<H> Forest<H> {
     /// An empty forest; allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { nodes: Pool::new(), generation: 1, round: 0 }
+        Self { nodes: Pool::new(), generation: 1, round: 0, revocations: 0 }
     }
 
     /// Nodes in use, joints included.
@@ -123,9 +143,49 @@ impl<H> Forest<H> {
             Some(node) if node.kind == Kind::Capability => {}
             _ => return Err(ForestError::Gone),
         }
+        if self.revocations > 0 {
+            self.check_ancestors(parent.index)?;
+        }
         let index = self.allocate(kind, holder)?;
         self.link(parent.index, index);
         Ok(self.id(index))
+    }
+
+    /// Whether something may be added below a node: nothing while one of its ancestors is being revoked, so that a revocation
+    /// comes to its end. What is added to the revoked node itself is revoked as well, or lives on, as it comes before the end or after it.
+    fn check_ancestors(&self, index: u32) -> Result<(), ForestError> {
+        let mut at = self.node(index).map_or(NIL, |node| node.parent);
+        for _ in 0..LOOKED_AT {
+            let Some(node) = self.node(at) else { return Ok(()) };
+            if node.revoking {
+                return Err(ForestError::Gone);
+            }
+            at = node.parent;
+        }
+        Err(ForestError::Deep)
+    }
+
+    /// Begins to revoke a node, in steps: from now on nothing is added to what derives from it. Ends when there is
+    /// [nothing left](Self::find_descendant) to revoke, when the node is removed, or by [`Self::end_revocation`].
+    pub fn begin_revocation(&mut self, id: NodeId) {
+        if self.checked(id).is_some_and(|node| !node.revoking) {
+            self.revocations = self.revocations.saturating_add(1);
+            self.node_mut(id.index).into_iter().for_each(|node| node.revoking = true);
+        }
+    }
+
+    /// Ends the revocation of a node, whether or not everything is revoked.
+    pub fn end_revocation(&mut self, id: NodeId) {
+        if self.checked(id).is_some() {
+            self.end_revocation_at(id.index);
+        }
+    }
+
+    fn end_revocation_at(&mut self, index: u32) {
+        if self.node(index).is_some_and(|node| node.revoking) {
+            self.revocations = self.revocations.saturating_sub(1);
+            self.node_mut(index).into_iter().for_each(|node| node.revoking = false);
+        }
     }
 
     /// The holder of the node.
@@ -143,6 +203,7 @@ impl<H> Forest<H> {
     /// Removes one node. Its descendants live on and are still revoked with its ancestors.
     pub fn remove(&mut self, id: NodeId) -> Option<H> {
         self.checked(id)?;
+        self.end_revocation_at(id.index);
         let generation = self.next_generation();
         let node = self.node_mut(id.index)?;
         let holder = node.holder.take();
@@ -159,29 +220,34 @@ impl<H> Forest<H> {
         holder
     }
 
-    /// Takes one thing that derives from `id`: call until `None` to revoke. Attachments of `id`
-    /// itself stay. All calls together cost as much as there are nodes below `id`.
-    pub fn pop_descendant(&mut self, id: NodeId) -> Option<H> {
+    /// Looks for one thing that derives from `id`: call it until `None`, and [remove](Self::remove) each that is found, to revoke. Each
+    /// call costs the same however many nodes there are, and all together cost as much as there are nodes below `id`.
+    /// Attachments of `id` itself stay. What is not removed yet can still be revoked through what it derives from.
+    pub fn find_descendant(&mut self, id: NodeId) -> Option<Found<'_, H>> {
+        let child = self.checked(id)?.first_child;
+        let Some(node) = self.node(child) else {
+            self.end_revocation(id);
+            return None;
+        };
+        // What was made through a capability goes before it does. Only joints hand up what derives from them.
+        let (has_holder, attachment) = (node.holder.is_some(), node.first_attachment);
+        let found = if attachment == NIL && has_holder { child } else { attachment };
+        if found == NIL {
+            self.hand_up(child, id.index, HANDED_UP);
+            // The caller may not call again, so a joint that joins nothing any more is removed now.
+            self.collapse(child);
+            return Some(Found::Joint);
+        }
+        let found = self.id(found);
+        Some(self.holder(found).map_or(Found::Joint, |holder| Found::Thing(found, holder)))
+    }
+
+    /// Takes one thing that derives from `id`: call until `None` to revoke.
+    #[cfg(test)]
+    fn pop_descendant(&mut self, id: NodeId) -> Option<H> {
         loop {
-            let child = self.checked(id)?.first_child;
-            let attachment = self.node(child)?.first_attachment;
-            if let Some(node) = self.node_mut(attachment) {
-                let holder = node.holder.take();
-                self.unlink(attachment);
-                self.release(attachment);
-                // The caller may not call again, so joints that join nothing are removed now.
-                self.collapse(child);
-                if holder.is_some() {
-                    return holder;
-                }
-                continue;
-            }
-            self.hand_up(child, id.index);
-            let holder = self.node_mut(child).and_then(|node| node.holder.take());
-            self.unlink(child);
-            self.release(child);
-            if holder.is_some() {
-                return holder;
+            if let Found::Thing(found, _) = self.find_descendant(id)? {
+                return self.remove(found);
             }
         }
     }
@@ -275,6 +341,7 @@ impl<H> Forest<H> {
             first_attachment: NIL,
             count: 0,
             round: 0,
+            revoking: false,
         };
         self.nodes.insert(node).ok_or(ForestError::Exhausted)
     }
@@ -328,13 +395,11 @@ impl<H> Forest<H> {
         }
     }
 
-    /// Makes the children of `from` children of `to`. Each node is moved up at most once per
-    /// revocation, since after that it is a direct child of the revoked node.
-    fn hand_up(&mut self, from: u32, to: u32) {
-        loop {
-            let Some(child) = self.node(from).map(|node| node.first_child).filter(|c| *c != NIL) else {
-                return;
-            };
+    /// Makes up to `most` children of `from` children of `to`. Each node is moved up at most once per revocation, since after that it is a
+    /// direct child of the revoked node.
+    fn hand_up(&mut self, from: u32, to: u32, most: usize) {
+        for _ in 0..most {
+            let Some(child) = self.node(from).map(|node| node.first_child).filter(|c| *c != NIL) else { return };
             self.unlink(child);
             self.link(to, child);
         }

@@ -167,9 +167,10 @@ impl<T> Table<T> {
     }
 
     /// Takes out any one value: how a dying process's table is emptied. `hint` is where to start
-    /// looking and is advanced; start with 0.
-    pub fn pop(&mut self, hint: &mut u32) -> Option<(CapId, T)> {
-        while let Some(slot) = self.slots.get(*hint as usize) {
+    /// looking and is advanced; start with 0. `None` where nothing was found among the next `most` slots.
+    pub fn pop(&mut self, hint: &mut u32, most: u32) -> Option<(CapId, T)> {
+        for _ in 0..most {
+            let slot = self.slots.get(*hint as usize)?;
             let id = CapId::new(*hint, slot.generation);
             if slot.value.is_some() {
                 return self.remove(id).ok().map(|value| (id, value));
@@ -177,6 +178,15 @@ impl<T> Table<T> {
             *hint = hint.saturating_add(1);
         }
         None
+    }
+
+    /// Gives back the memory of up to `most` slots of a table that is empty and stays so. Whether none is left.
+    pub fn give_back(&mut self, most: usize) -> bool {
+        if self.live == 0 {
+            self.first_free = NIL;
+            self.slots.truncate(self.slots.len().saturating_sub(most));
+        }
+        self.slots.is_empty()
     }
 
     /// Every identifier and value, by index.
@@ -276,7 +286,7 @@ mod tests {
                 }
             }
             let mut hint = 0;
-            while let Some((id, value)) = table.pop(&mut hint) {
+            while let Some((id, value)) = table.pop(&mut hint, u32::MAX) {
                 prop_assert_eq!(model.remove(&id), Some(value));
             }
             prop_assert!(model.is_empty() && table.is_empty());

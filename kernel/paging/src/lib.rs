@@ -14,7 +14,7 @@ mod regions;
 pub use block::{BLOCK_PAGES, Block};
 pub use clock::{Clock, Slot};
 pub use pages::{PageState, Pages};
-pub use regions::{Keyed, RangeError, Region, Regions};
+pub use regions::{Cleared, Keyed, RangeError, Region, Regions};
 
 pub use capos_abi::{LARGE_PAGE, PAGE};
 

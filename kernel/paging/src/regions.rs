@@ -1,8 +1,10 @@
 //! The regions of an address space: ranges that do not overlap, each with its content.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, btree_map, btree_set};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+use crate::LARGE_PAGE;
 
 /// Why a range is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,6 +55,22 @@ impl<T> Region<T> {
     #[must_use]
     pub fn offset_of(&self, address: u64) -> u64 {
         self.offset.saturating_add(address.saturating_sub(self.start))
+    }
+}
+
+/// The regions that [`Regions::clear`] has removed.
+#[derive(Debug)]
+pub struct Cleared<T> {
+    by_start: btree_map::IntoValues<u64, Region<T>>,
+    by_content: btree_set::IntoIter<(u64, u64)>,
+}
+
+impl<T> Iterator for Cleared<T> {
+    type Item = Region<T>;
+
+    fn next(&mut self) -> Option<Region<T>> {
+        self.by_content.next();
+        self.by_start.next()
     }
 }
 
@@ -136,34 +154,52 @@ impl<T: Clone + Keyed> Regions<T> {
         // The range may hold any number of regions.
         let mut removed = Vec::new();
         removed.try_reserve_exact(touched().count()).map_err(|_| RangeError::NoMemory)?;
-        let mut next = touched().last().map(|(key, _)| *key);
-        while let Some(key) = next {
-            next = self.by_start.range(key.saturating_add(1)..end).next().map(|(key, _)| *key);
-            let Some(region) = self.take(key) else { continue };
-            let cut_start = region.start.max(start);
-            let cut_end = region.end().min(end);
-            if region.start < cut_start {
-                let length = cut_start.saturating_sub(region.start);
-                let head = Region { length, ..region.clone() };
-                self.put(head);
-            }
-            if region.end() > cut_end {
-                let tail = Region {
-                    start: cut_end,
-                    length: region.end().saturating_sub(cut_end),
-                    offset: region.offset_of(cut_end),
-                    content: region.content.clone(),
-                };
-                self.put(tail);
-            }
-            removed.push(Region {
-                start: cut_start,
-                length: cut_end.saturating_sub(cut_start),
-                offset: region.offset_of(cut_start),
-                content: region.content,
-            });
+        let mut at = start;
+        while let Some(region) = self.at_or_behind(at).filter(|region| region.start < end) {
+            let (from, to) = (region.start.max(at), region.end().min(end));
+            removed.extend(self.cut(from, to.saturating_sub(from)));
+            at = to;
         }
         Ok(removed)
+    }
+
+    /// The region that holds an address, or the next one.
+    fn at_or_behind(&self, address: u64) -> Option<&Region<T>> {
+        self.find(address).or_else(|| self.by_start.range(address..).next().map(|(_, region)| region))
+    }
+
+    /// A part of a range that one region shows, and one table of small pages: to remove a range, [cut](Self::cut) these until
+    /// there is none. None of them leaves two pieces of a region where the whole range leaves one.
+    #[must_use]
+    pub fn next_part(&self, start: u64, end: u64) -> Option<Region<()>> {
+        let region = self.at_or_behind(start).filter(|region| region.start < end)?;
+        let (from, to) = (region.start.max(start), region.end().min(end));
+        let (from, to) = if region.start < start && region.end() <= end {
+            (from.max(to.saturating_sub(1) & !(LARGE_PAGE - 1)), to)
+        } else {
+            (from, to.min((from | (LARGE_PAGE - 1)).saturating_add(1)))
+        };
+        let length = to.saturating_sub(from);
+        Some(Region { start: from, length, offset: region.offset_of(from), content: () })
+    }
+
+    /// Removes a part of one region, and leaves what sticks out; the part.
+    pub fn cut(&mut self, start: u64, length: u64) -> Option<Region<T>> {
+        let end = start.saturating_add(length);
+        let found = self.find(start).filter(|region| end <= region.end())?.start;
+        let region = self.take(found)?;
+        if region.start < start {
+            self.put(Region { length: start.saturating_sub(region.start), ..region.clone() });
+        }
+        if region.end() > end {
+            self.put(Region {
+                start: end,
+                length: region.end().saturating_sub(end),
+                offset: region.offset_of(end),
+                content: region.content.clone(),
+            });
+        }
+        Some(Region { start, length, offset: region.offset_of(start), content: region.content })
     }
 
     fn put(&mut self, region: Region<T>) {
@@ -186,11 +222,11 @@ impl<T: Clone + Keyed> Regions<T> {
         self.by_start.get(start)
     }
 
-    /// Removes every region. Takes no memory, however many there are.
-    pub fn clear(&mut self) -> impl Iterator<Item = Region<T>> + use<T> {
-        self.by_content.clear();
+    /// Removes every region. Takes no memory, however many there are, and each of them is given up when the iterator comes to it.
+    pub fn clear(&mut self) -> Cleared<T> {
         self.recent = (0, 0);
-        core::mem::take(&mut self.by_start).into_values()
+        let by_start = core::mem::take(&mut self.by_start).into_values();
+        Cleared { by_start, by_content: core::mem::take(&mut self.by_content).into_iter() }
     }
 
     /// How many regions there are.
@@ -259,9 +295,12 @@ mod tests {
         /// Against a page-by-page model.
         #[test]
         fn regions_behave_like_pages(steps in prop::collection::vec((any::<bool>(), 0_u64..40, 1_u64..10), 0..60)) {
-            let mut regions = Regions::new(0, 0x10_0000);
+            // Around the end of a table.
+            let (low, pages) = (LARGE_PAGE - 25 * PAGE, LARGE_PAGE / PAGE - 25);
+            let mut regions = Regions::new(low, low + 0x10_0000);
             let mut model: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
             for (step, (insert, page, count)) in steps.into_iter().enumerate() {
+                let page = page + pages;
                 let (start, length) = (page * PAGE, count * PAGE);
                 if insert {
                     let free = (page..page + count).all(|p| !model.contains_key(&p));
@@ -269,6 +308,17 @@ mod tests {
                     if free {
                         model.extend((0..count).map(|i| (page + i, (step, i * PAGE))));
                     }
+                } else if step % 2 == 0 {
+                    let more = usize::from(regions.is_split(start, length));
+                    let most = regions.len() + more;
+                    let mut pages = 0;
+                    while let Some(part) = regions.next_part(start, start + length) {
+                        prop_assert!(start <= part.start && part.end() <= start + length && part.length > 0);
+                        pages += regions.cut(part.start, part.length).unwrap().length / PAGE;
+                        prop_assert!(regions.len() <= most, "a piece more that was not foretold");
+                    }
+                    let gone = (page..page + count).filter(|p| model.remove(p).is_some()).count();
+                    prop_assert_eq!(pages, gone as u64);
                 } else {
                     let more = usize::from(regions.is_split(start, length));
                     let before = regions.len();
@@ -284,7 +334,7 @@ mod tests {
                     prop_assert_eq!(regions.piece(content as u64).map(|piece| piece.content), shown.then_some(content));
                 }
                 prop_assert_eq!(regions.by_content.len(), regions.len());
-                for p in 0..50 {
+                for p in pages..pages + 50 {
                     let found = regions.find(p * PAGE).map(|r| (r.content, r.offset_of(p * PAGE)));
                     prop_assert_eq!(found, model.get(&p).copied());
                     let again = regions.find_again(p * PAGE).map(|r| (r.content, r.offset_of(p * PAGE)));

@@ -143,3 +143,83 @@ fn attachments_alone_keep_fewer_than_two_joints_each() {
     // Three attachments, their three joints, and the one that branches.
     assert_eq!(forest.len(), 7);
 }
+
+#[test]
+fn nothing_is_added_to_what_is_being_revoked() {
+    let mut forest = Forest::new();
+    let root = forest.insert_root("root").unwrap();
+    let child = forest.insert_child(root, "child").unwrap();
+    let grandchild = forest.insert_child(child, "grandchild").unwrap();
+    let other = forest.insert_root("other").unwrap();
+    forest.begin_revocation(root);
+    assert_eq!(forest.insert_child(child, "late"), Err(ForestError::Gone));
+    assert_eq!(forest.attach(grandchild, "late"), Err(ForestError::Gone));
+    forest.insert_child(other, "free").unwrap();
+    forest.insert_child(root, "of the revoked node itself").unwrap();
+    while forest.pop_descendant(root).is_some() {}
+    // The end of it is the end of the refusals.
+    let child = forest.insert_child(root, "child").unwrap();
+    let grandchild = forest.insert_child(child, "grandchild").unwrap();
+    forest.begin_revocation(root);
+    forest.end_revocation(root);
+    forest.insert_child(grandchild, "again").unwrap();
+    forest.begin_revocation(root);
+    forest.begin_revocation(root);
+    assert_eq!(forest.remove(root), Some("root"));
+    forest.insert_child(grandchild, "again").unwrap();
+    assert_eq!(forest.revocations, 0);
+}
+
+#[test]
+fn what_lies_deep_waits_for_the_end_of_a_revocation() {
+    let mut forest = Forest::new();
+    let root = forest.insert_root(0).unwrap();
+    let mut deepest = root;
+    for depth in 1..=LOOKED_AT + 1 {
+        deepest = forest.insert_child(deepest, depth).unwrap();
+    }
+    let other = forest.insert_root(0).unwrap();
+    forest.begin_revocation(other);
+    assert_eq!(forest.insert_child(deepest, 0), Err(ForestError::Deep));
+    forest.end_revocation(other);
+    forest.insert_child(deepest, 0).unwrap();
+}
+
+proptest! {
+    /// However a revocation is interrupted by what others add and remove, it ends, and nothing is left that derives from the node.
+    #[test]
+    fn a_revocation_in_steps_is_whole(
+        shape in prop::collection::vec((any::<u16>(), any::<bool>()), 1..200),
+        between in prop::collection::vec((any::<u16>(), 0_u8..3), 0..400),
+    ) {
+        let mut forest = Forest::new();
+        let mut nodes = vec![forest.insert_root(0_usize).unwrap()];
+        let mut stays = vec![nodes[0]];
+        for (parent, attachment) in shape {
+            let (parent, holder) = (nodes[usize::from(parent) % nodes.len()], nodes.len());
+            let added = if attachment { forest.attach(parent, holder) } else { forest.insert_child(parent, holder) };
+            nodes.extend(added.ok());
+            stays.extend(added.ok().filter(|_| attachment && parent == nodes[0]));
+        }
+        let root = nodes[0];
+        forest.begin_revocation(root);
+        let mut between = between.into_iter();
+        while let Some(found) = forest.find_descendant(root) {
+            let Found::Thing(found, _) = found else { continue };
+            if let Some((picked, act)) = between.next() {
+                let picked = nodes[usize::from(picked) % nodes.len()];
+                match act {
+                    _ if picked == root => {}
+                    0 => prop_assert!(forest.insert_child(picked, 0).is_err()),
+                    1 => prop_assert!(forest.attach(picked, 0).is_err()),
+                    _ => drop(forest.remove(picked)),
+                }
+            }
+            forest.remove(found);
+        }
+        let alive: Vec<_> = nodes.into_iter().filter(|node| forest.holder(*node).is_some()).collect();
+        prop_assert!(alive.iter().all(|node| stays.contains(node)));
+        prop_assert_eq!(forest.len(), alive.len());
+        prop_assert_eq!(forest.revocations, 0);
+    }
+}

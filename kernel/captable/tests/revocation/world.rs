@@ -2,7 +2,7 @@
 //! others can act between any two.
 
 use capos_abi::{CapId, Rights, Status};
-use capos_captable::{Forest, KeyedList, ListKey, NodeId, Table};
+use capos_captable::{Forest, Found, KeyedList, ListKey, NodeId, Table};
 
 /// The holder of a node of the forest.
 #[derive(Debug)]
@@ -228,7 +228,12 @@ impl World {
 
     /// One step of it; none if nothing is left to do.
     pub fn step(&mut self, node: NodeId) -> Option<Step> {
-        Some(match self.forest.pop_descendant(node)? {
+        let found = loop {
+            if let Found::Thing(found, _) = self.forest.find_descendant(node)? {
+                break found;
+            }
+        };
+        Some(match self.forest.remove(found)? {
             Holder::Slot(process, id) => {
                 let lost = self.processes[process].table.remove(id).unwrap();
                 for number in 0..self.calls.len() {
@@ -259,7 +264,7 @@ impl World {
             }
         }
         let mut hint = 0;
-        while let Some((_, capability)) = self.processes[process].table.pop(&mut hint) {
+        while let Some((_, capability)) = self.processes[process].table.pop(&mut hint, u32::MAX) {
             self.forest.remove(capability.node.unwrap()).unwrap();
         }
         for number in 0..self.mappings.len() {

@@ -46,6 +46,10 @@ pub fn leave(mut lock: Exclusive) -> ! {
             Choice::Run(pointer) => enter_user(lock, pointer),
             Choice::Resume(thread) => syscall::resume(&mut lock, &thread),
             Choice::Again => {}
+            Choice::Idle if reaper::has_rest() => {
+                reap::step(&mut lock);
+                context::open(cpu, || leave_user_half(lock), go_on);
+            }
             Choice::Idle => {
                 accounting::begin_idle(&lock);
                 context::idle(cpu, || leave_user_half(lock))
@@ -235,6 +239,7 @@ fn expire(lock: &mut Exclusive) {
             Due::Thread(thread) => thread.wait_timed_out(lock, key),
             Due::Sleep(operation) => invocation::answer_empty(lock, &operation),
             Due::Free(region) => drop(region),
+            Due::Reap => reap::go_on(lock),
         }
     }
 }

@@ -1,35 +1,77 @@
-//! Reaping: processes that must end give back what they held.
+//! Reaping: what must end gives back what it held, in steps.
 
+use spin::Mutex;
+
+use crate::arch::time;
 use crate::cpu::kernel_lock::Exclusive;
-use crate::object::memory::cache;
-use crate::object::{process, reaper};
+use crate::object::budget::Budget;
+use crate::object::deadline::{self, Due};
+use crate::object::memory::{cache, emptying};
+use crate::object::process;
+use crate::object::reaper::{self, Doomed};
 use crate::sched::scheduler;
 
-/// Ends the processes that must end. No lock may be held.
+/// How long threads run between two steps, where there are any to run, nanoseconds. A step is a tenth of that, so processes that end take
+/// no more than this share of a processor.
+const BETWEEN: u64 = 200_000;
+
+/// The deadline of the next step, where something is left.
+static NEXT: Mutex<Option<(u64, u64)>> = Mutex::new(None);
+
+/// Does a step, if there is something new to end, or it is time for the next step. No lock may be held.
 #[inline]
 pub fn reap(lock: &mut Exclusive) {
     if reaper::has_work() {
-        reap_all(lock);
+        step(lock);
     }
 }
 
+/// Does a step. Where something is left, the next one follows after [`BETWEEN`].
 #[cold]
 #[inline(never)]
-fn reap_all(lock: &mut Exclusive) {
+pub fn step(lock: &mut Exclusive) {
     if reaper::begin() {
         process::doom_spent(lock);
     }
+    let mut budget = Budget::new();
     let mut any = false;
-    while let Some((process, end)) = reaper::take() {
-        // What the process's end may need is there where the cache has it.
+    while budget.allows()
+        && let Some(doomed) = reaper::take()
+    {
+        // What an end may need is there where the cache has it.
         cache::refill_reserve();
-        process.end(lock, end);
-        drop(process);
+        let ended = match &doomed {
+            Doomed::Process(process) => process.end(lock, &mut budget),
+            Doomed::Thread(thread) => thread.end_alone(lock, &mut budget),
+            Doomed::Endpoint(endpoint) => endpoint.close(lock, &mut budget),
+        };
+        match ended {
+            true => drop(doomed),
+            false => reaper::put_back(doomed),
+        }
         scheduler::forget_dead(lock);
         any = true;
     }
+    emptying::go_on(&mut budget);
     if any {
         // What many threads made grow becomes small again.
         scheduler::shrink_queue(lock);
+    }
+    let mut next = NEXT.lock();
+    match (reaper::end(), *next) {
+        (true, None) => *next = Some(deadline::add(time::now().saturating_add(BETWEEN), Due::Reap)),
+        (false, Some(key)) => {
+            deadline::remove(key);
+            *next = None;
+        }
+        _ => {}
+    }
+}
+
+/// It is time for the next step.
+pub fn go_on(_: &mut Exclusive) {
+    *NEXT.lock() = None;
+    if reaper::has_rest() {
+        reaper::note_work();
     }
 }

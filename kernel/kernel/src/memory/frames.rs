@@ -174,17 +174,8 @@ pub fn allocate_contiguous_dirty(count: usize) -> Option<Frame> {
     POOL.lock().as_mut()?.take(count, reserve::kept())
 }
 
-/// [`BLOCK`] zeroed frames in a row, of which a large page can be made; gives the first. Who gets none takes single frames:
-/// this is never one of the requests that a test wants refused.
-pub fn allocate_block() -> Option<Frame> {
-    let first = allocate_block_dirty()?;
-    for n in 0..BLOCK {
-        zero(first.offset(n));
-    }
-    Some(first)
-}
-
-/// As [`allocate_block`], with whatever was in the frames before.
+/// [`BLOCK`] frames in a row, of which a large page can be made, with whatever was in them before; gives the first. Who gets none takes
+/// single frames: this is never one of the requests that a test wants refused.
 pub fn allocate_block_dirty() -> Option<Frame> {
     POOL.lock().as_mut()?.take_block(reserve::kept())
 }

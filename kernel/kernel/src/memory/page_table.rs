@@ -295,12 +295,14 @@ impl PageTable {
     }
 
     /// Removes all pages of a range of whole pages. Tables that are not there are passed over as a whole: the work is
-    /// bounded by the tables that are, whatever the range.
-    pub fn unmap_range(&mut self, start: u64, length: u64) {
+    /// bounded by the tables that are, whatever the range. How many entries were looked at.
+    pub fn unmap_range(&mut self, start: u64, length: u64) -> u32 {
         let end = start.saturating_add(length).min(USER_END);
         let mut at = start;
         let mut any = false;
+        let mut seen: u32 = 0;
         while at < end {
+            seen = seen.saturating_add(1);
             match self.lowest(at) {
                 Lowest::Absent(bytes) => at = behind(at, bytes),
                 Lowest::Large(entry) if at.is_multiple_of(LARGE_PAGE) && end.wrapping_sub(at) >= LARGE_PAGE => {
@@ -314,6 +316,7 @@ impl PageTable {
                 Lowest::Large(entry) => drop(self.split(at, entry)),
                 Lowest::Table(leaves) => {
                     let stop = end.min(behind(at, LARGE_PAGE));
+                    seen = seen.saturating_add((stop.saturating_sub(at) / PAGE) as u32);
                     while at < stop {
                         let old = PageEntry(slot(leaves, at, 1).swap(0, Ordering::AcqRel));
                         if old.is_present() {
@@ -328,6 +331,7 @@ impl PageTable {
         if any {
             shootdown::forget(self.root, start, length);
         }
+        seen
     }
 
     /// Takes the right to write from all pages of a range of whole pages; a large page that lies in it in part loses it as a
@@ -485,16 +489,28 @@ impl PageTable {
         accessed
     }
 
-    /// Gives all table frames to `free`. The mapped frames are the caller's business.
-    pub fn destroy(mut self, free: &mut dyn FnMut(Frame)) {
+    /// Makes all processors leave the address space, which ends: no translation is looked up in it any more.
+    pub fn leave(&mut self) {
         if self.is_active() {
             kernel_space::activate(percpu::current());
         }
         shootdown::leave(self.root);
-        while let Some(spare) = self.take_spare() {
+    }
+
+    /// Gives table frames to `free`, at most `most` and those above them. Whether all are given; otherwise it is called again. The mapped frames
+    /// are the caller's business. All processors have [left](Self::leave) the address space.
+    pub fn destroy(&mut self, mut most: usize, free: &mut dyn FnMut(Frame)) -> bool {
+        while most > 0
+            && let Some(spare) = self.take_spare()
+        {
+            most = most.saturating_sub(1);
             free(spare);
         }
-        destroy_level(self.root.address(), 4, free);
+        let done = self.spare.is_none() && destroy_below(self.root.address(), 4, &mut most, free);
+        if done {
+            free(self.root);
+        }
+        done
     }
 
     /// How many frames the tables take.
@@ -715,24 +731,23 @@ fn holds_parts_of(leaves: &Table, large: PageEntry) -> bool {
     })
 }
 
-/// Frees a table and those below it; of the top level only the user half.
-fn destroy_level(physical: u64, level: u32, free: &mut dyn FnMut(Frame)) {
-    if level > 1 {
-        let entries = if level == 4 { 256 } else { 512 };
-        for entry in table(physical).iter().take(entries) {
-            let value = PageEntry(entry.load(Ordering::Relaxed));
-            if value.is_present() {
-                destroy_below(value, level, free);
-            }
+/// Frees the tables below one, at most `most` of those with pages; of the top level only the user half. Whether none is left.
+fn destroy_below(physical: u64, level: u32, most: &mut usize, free: &mut dyn FnMut(Frame)) -> bool {
+    let entries = if level == 4 { 256 } else { 512 };
+    for entry in table(physical).iter().take(entries) {
+        let value = PageEntry(entry.load(Ordering::Relaxed));
+        if !value.is_present() || value.has(Flags::LARGE) {
+            continue;
         }
+        if level > 2 && !destroy_below(value.physical(), level.saturating_sub(1), most, free) {
+            return false;
+        }
+        if *most == 0 {
+            return false;
+        }
+        *most = most.saturating_sub(1);
+        entry.store(0, Ordering::Relaxed);
+        free(Frame::from_address(value.physical()));
     }
-    free(Frame::from_address(physical));
-}
-
-/// Frees what an entry of a table leads to, where that is a table.
-#[inline(never)]
-fn destroy_below(value: PageEntry, level: u32, free: &mut dyn FnMut(Frame)) {
-    if !value.has(Flags::LARGE) {
-        destroy_level(value.physical(), level.saturating_sub(1), free);
-    }
+    true
 }

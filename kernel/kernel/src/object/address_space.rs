@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use capos_abi::Status;
 use capos_abi::bootstrap::{USER_END, USER_START};
 use capos_captable::NodeId;
-use capos_paging::{LARGE_PAGE, PAGE, RangeError, Region, Regions};
+use capos_paging::{Cleared, LARGE_PAGE, PAGE, RangeError, Region, Regions};
 use spin::Mutex;
 
 use crate::arch::percpu::PerCpu;
@@ -18,9 +18,13 @@ use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::{Access, MapError, PageTable, Root, Run};
 use crate::object::account::{Account, Resource};
+use crate::object::budget::{Budget, cost};
 use crate::object::derivation::{self, Holder};
 use crate::object::memory::MemoryObject;
 use crate::object::memory::cache;
+
+/// Page tables that are given back at once.
+const TABLES: usize = 64;
 
 /// Regions whose bookkeeping in the kernel's heap is paid for as one frame: each has its entries in two
 /// trees, and at most a mapping of its own, with a node of the derivation forest and a note at its object.
@@ -247,50 +251,63 @@ impl AddressSpace {
         }
     }
 
-    /// Removes what is mapped in a range. Only a hole in one mapping costs anything, so memory can be given
-    /// back where nothing can be paid any more.
+    /// Removes what is mapped in a range, as far as the budget allows; whether nothing is left there. Only a hole in one mapping costs
+    /// anything, so memory can be given back where nothing can be paid any more.
     ///
     /// # Errors
     /// Not a range of whole pages of user memory; the space is gone; quota, where the range lies inside of one
     /// mapping, which it would leave in two pieces. Nothing is removed then.
-    pub fn unmap(&self, _: &mut Exclusive, start: u64, length: u64) -> Result<(), Status> {
-        // Objects whose last mapping this was are dropped after the lock is.
-        let removed = {
-            let mut guard = self.inner.lock();
-            let inner = guard.as_mut().ok_or(Status::Disconnected)?;
-            if inner.regions.is_split(start, length) {
-                inner.budget(&self.account, inner.regions.len().saturating_add(1))?;
-            }
-            inner.changes = inner.changes.wrapping_add(1);
-            let removed = inner.regions.remove(start, length);
-            inner.settle(&self.account);
-            let removed = removed.map_err(|error| match error {
-                RangeError::NoMemory => Status::OutOfMemory,
-                RangeError::Malformed | RangeError::OutOfBounds | RangeError::Overlap => Status::InvalidArgument,
-            })?;
-            for region in &removed {
-                unmap_pages(&mut inner.table, region.start, region.length);
-            }
-            removed
-        };
-        drop(removed);
+    pub fn unmap(&self, _: &mut Exclusive, start: u64, length: u64, budget: &mut Budget) -> Result<bool, Status> {
+        while budget.allows() {
+            // An object whose last mapping this was is dropped after the lock is.
+            let removed = {
+                let mut guard = self.inner.lock();
+                let inner = guard.as_mut().ok_or(Status::Disconnected)?;
+                let end = inner.regions.check(start, length).map_err(|_| Status::InvalidArgument)?;
+                let Some(part) = inner.regions.next_part(start, end) else { return Ok(true) };
+                if inner.regions.is_split(part.start, part.length) {
+                    inner.budget(&self.account, inner.regions.len().saturating_add(1))?;
+                }
+                inner.changes = inner.changes.wrapping_add(1);
+                let removed = inner.regions.cut(part.start, part.length);
+                inner.settle(&self.account);
+                budget.spend(cost::UNMAP.saturating_mul(inner.table.unmap_range(part.start, part.length)));
+                removed
+            };
+            budget.spend(cost::REGION);
+            drop(removed);
+        }
+        Ok(false)
+    }
+
+    /// The same, however long it takes: for tests.
+    ///
+    /// # Errors
+    /// As for [`Self::unmap`].
+    #[cfg(feature = "tests")]
+    pub fn unmap_at_once(&self, lock: &mut Exclusive, start: u64, length: u64) -> Result<(), Status> {
+        while !self.unmap(lock, start, length, &mut Budget::new())? {}
         Ok(())
     }
 
-    /// Ends a mapping wherever pieces of it are left. What it costs does not depend on what else the space
-    /// shows.
-    pub fn remove_mapping(&self, _: &mut Exclusive, mapping: &Arc<Mapping>) {
-        if let Some(inner) = self.inner.lock().as_mut() {
-            inner.changes = inner.changes.wrapping_add(1);
-            while let Some((start, length)) =
-                inner.regions.piece(mapping.id).map(|region| (region.start, region.length))
-            {
-                unmap_pages(&mut inner.table, start, length);
-                // The caller keeps the mapping, so it does not end here.
-                inner.regions.take(start);
-            }
-            inner.settle(&self.account);
+    /// Ends a mapping wherever pieces of it are left, as far as the budget allows; whether none is left. What it costs does not depend on what
+    /// else the space shows.
+    pub fn remove_mapping(&self, _: &mut Exclusive, mapping: &Arc<Mapping>, budget: &mut Budget) -> bool {
+        let mut guard = self.inner.lock();
+        let Some(inner) = guard.as_mut() else { return true };
+        inner.changes = inner.changes.wrapping_add(1);
+        while budget.allows() {
+            let Some(piece) = inner.regions.piece(mapping.id).map(|region| region.start..region.end()) else {
+                inner.settle(&self.account);
+                return true;
+            };
+            let Some(part) = inner.regions.next_part(piece.start, piece.end) else { return true };
+            // The caller keeps the mapping, so it does not end here.
+            inner.regions.cut(part.start, part.length);
+            budget.spend(cost::UNMAP.saturating_mul(inner.table.unmap_range(part.start, part.length)));
+            budget.spend(cost::REGION);
         }
+        false
     }
 
     /// Removes from a range what shows a memory object, and nothing else.
@@ -310,7 +327,7 @@ impl AddressSpace {
                 let (next, shows) = region.unwrap_or((at.saturating_add(PAGE), false));
                 if shows {
                     let length = next.saturating_sub(at);
-                    unmap_pages(&mut inner.table, at, length);
+                    inner.table.unmap_range(at, length);
                     // At most one for each page of a ring, whose memory is not mapped elsewhere.
                     if let Ok(regions) = inner.regions.remove(at, length) {
                         removed.extend(regions);
@@ -494,21 +511,50 @@ impl AddressSpace {
         self.inner.try_lock()?.as_ref()?.table.reach(address, write)
     }
 
-    /// Ends the address space: everything unmapped, its tables given back.
-    pub fn destroy(&self) {
-        let Some(mut inner) = self.inner.lock().take() else { return };
+    /// Ends the address space: no processor uses it from now on, and nothing can be mapped in it any more. What is left is
+    /// [given back](Remains::give_back); there is nothing where it has ended before.
+    pub fn end(&self) -> Option<Remains> {
+        let mut inner = self.inner.lock().take()?;
         self.root.end();
+        inner.table.leave();
         let regions = inner.regions.clear();
         inner.settle(&self.account);
-        inner.table.destroy(&mut frames::free);
-        self.account.refund(Resource::Frames, self.tables.swap(0, Ordering::Relaxed));
-        drop(regions);
+        Some(Remains { regions, table: inner.table })
+    }
+}
+
+/// What is left of an address space that has ended.
+#[derive(Debug)]
+pub struct Remains {
+    regions: Cleared<Arc<Mapping>>,
+    table: PageTable,
+}
+
+impl Remains {
+    /// Gives back what was mapped in `space`, and its tables, as far as the budget allows. Whether nothing is left.
+    pub fn give_back(&mut self, space: &AddressSpace, budget: &mut Budget) -> bool {
+        while budget.allows() {
+            let Some(region) = self.regions.next() else {
+                let done = self.table.destroy(TABLES, &mut frames::free);
+                budget.spend(cost::FREE.saturating_mul(2).saturating_mul(TABLES as u32));
+                if done {
+                    space.account.refund(Resource::Frames, space.tables.swap(0, Ordering::Relaxed));
+                    return true;
+                }
+                continue;
+            };
+            drop(region);
+            budget.spend(cost::REGION);
+        }
+        false
     }
 }
 
 impl Drop for AddressSpace {
     fn drop(&mut self) {
-        self.destroy();
+        if let Some(mut remains) = self.end() {
+            while !remains.give_back(self, &mut Budget::new()) {}
+        }
     }
 }
 
@@ -544,13 +590,9 @@ fn show(run: &mut Run<'_>, backing: &Backing, from: u64, to: u64) -> Result<u64,
     Ok(shown)
 }
 
-fn unmap_pages(table: &mut PageTable, start: u64, length: u64) {
-    table.unmap_range(start, length);
-}
-
 fn clear(inner: &mut Inner, start: u64, length: u64) {
     inner.changes = inner.changes.wrapping_add(1);
-    unmap_pages(&mut inner.table, start, length);
+    inner.table.unmap_range(start, length);
     let _: Result<alloc::vec::Vec<Region<Arc<Mapping>>>, RangeError> = inner.regions.remove(start, length);
 }
 

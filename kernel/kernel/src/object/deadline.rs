@@ -18,6 +18,8 @@ pub enum Due {
     Sleep(OperationRef),
     /// Memory that a device may have been working on can go.
     Free(Arc<DmaRegion>),
+    /// The next step of what must end.
+    Reap,
 }
 
 static DEADLINES: Mutex<BTreeMap<(u64, u64), Due>> = Mutex::new(BTreeMap::new());

@@ -6,11 +6,12 @@
 use alloc::sync::Weak;
 
 use capos_abi::{CapId, Status};
-use capos_captable::{Forest, ForestError, NodeId, Round};
+use capos_captable::{Forest, ForestError, Found, NodeId, Round};
 use spin::Mutex;
 
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::address_space::Mapping;
+use crate::object::budget::{Budget, cost};
 use crate::object::memory::MemoryObject;
 use crate::object::memory::page_request;
 use crate::object::operation::Ticket;
@@ -18,7 +19,7 @@ use crate::object::process::Process;
 use crate::object::thread::Thread;
 
 /// The holder of a node of the forest.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Holder {
     /// A slot of a process's capability table.
     Slot(Weak<Process>, CapId),
@@ -38,6 +39,7 @@ fn status(error: ForestError) -> Status {
     match error {
         ForestError::Gone => Status::StaleCapability,
         ForestError::Exhausted => Status::OutOfMemory,
+        ForestError::Deep => Status::Overloaded,
     }
 }
 
@@ -95,37 +97,66 @@ pub fn spare_bytes() -> usize {
     FOREST.lock().spare_bytes()
 }
 
-/// Kills everything that derives from a node; gives how many capabilities that were.
-pub fn revoke(lock: &mut Exclusive, node: NodeId) -> u32 {
-    let mut count: u32 = 0;
-    loop {
-        let holder = FOREST.lock().pop_descendant(node);
+/// Begins to revoke what derives from a node, in steps: nothing is added to that from now on. It ends with [`revoke`], or by
+/// [`end_revocation`].
+pub fn begin_revocation(node: NodeId) {
+    FOREST.lock().begin_revocation(node);
+}
+
+/// Does not go on with a revocation.
+pub fn end_revocation(node: NodeId) {
+    FOREST.lock().end_revocation(node);
+}
+
+/// Kills what derives from a node, as far as the budget allows; counts the capabilities. Whether nothing derives from it any more.
+pub fn revoke(lock: &mut Exclusive, node: NodeId, count: &mut u32, budget: &mut Budget) -> bool {
+    while budget.allows() {
+        let (found, holder) = match FOREST.lock().find_descendant(node) {
+            None => return true,
+            Some(Found::Joint) => {
+                budget.spend(cost::JOINT);
+                continue;
+            }
+            Some(Found::Thing(found, holder)) => (found, holder.clone()),
+        };
+        budget.spend(cost::CAPABILITY);
         match holder {
-            None => return count,
-            Some(Holder::Slot(process, id)) => {
+            Holder::Slot(process, id) => {
                 if let Some(process) = process.upgrade() {
-                    process.lose(lock, id);
-                    count = count.saturating_add(1);
+                    if !process.lose(lock, id, found, budget) {
+                        continue;
+                    }
+                    *count = count.saturating_add(1);
                 }
             }
-            Some(Holder::Mapping(mapping)) => {
+            Holder::Mapping(mapping) => {
                 if let Some(mapping) = mapping.upgrade()
                     && let Some(space) = mapping.space.upgrade()
+                    && !space.remove_mapping(lock, &mapping, budget)
                 {
-                    space.remove_mapping(lock, &mapping);
+                    continue;
                 }
             }
-            Some(Holder::Call(thread, ticket)) => {
+            Holder::Call(thread, ticket) => {
                 if let Some(thread) = thread.upgrade() {
                     thread.cancel_ticket(lock, ticket);
                 }
             }
-            Some(Holder::Pager(memory)) => {
+            Holder::Pager(memory) => {
                 if let Some(memory) = memory.upgrade() {
                     page_request::lose(lock, &memory);
                 }
             }
-            Some(Holder::Kernel) => {}
+            Holder::Kernel => {}
         }
+        forget(found);
     }
+    false
+}
+
+/// Kills everything that derives from a node, however long that takes; gives how many capabilities that were.
+pub fn revoke_at_once(lock: &mut Exclusive, node: NodeId) -> u32 {
+    let mut count = 0;
+    while !revoke(lock, node, &mut count, &mut Budget::new()) {}
+    count
 }

@@ -10,6 +10,7 @@ use spin::Mutex;
 
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::Answer;
+use crate::object::budget::{Budget, cost};
 use crate::object::invocation::{self, Invocation};
 use crate::object::operation::{Kind, OperationRef};
 use crate::object::process::{Cause, End};
@@ -57,17 +58,19 @@ impl Ending {
         first
     }
 
-    /// Tells everybody who waits. No lock may be held.
-    pub fn tell(&self, lock: &mut Exclusive) {
-        loop {
+    /// Tells those who wait, where it has come, as far as the budget allows. Whether all are told. No lock may be held.
+    pub fn tell(&self, lock: &mut Exclusive, budget: &mut Budget) -> bool {
+        while budget.allows() {
             let (waiter, end) = {
                 let mut inner = self.inner.lock();
-                let Some(end) = inner.end.clone() else { return };
-                let Some(waiter) = inner.waiters.pop() else { return };
+                let Some(end) = inner.end.clone() else { return true };
+                let Some(waiter) = inner.waiters.pop() else { return true };
                 (waiter, end)
             };
             (self.answer)(lock, &waiter, &end);
+            budget.spend(cost::OPERATION);
         }
+        false
     }
 
     /// Answers a call that asks for it: with `write` where it has come, later otherwise.

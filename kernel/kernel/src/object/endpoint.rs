@@ -9,7 +9,9 @@ use spin::{Mutex, MutexGuard};
 
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::account::Charge;
+use crate::object::budget::{Budget, cost};
 use crate::object::operation::OperationRef;
+use crate::object::reaper::{self, Doomed};
 use crate::object::reply::Caller;
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -32,6 +34,7 @@ pub struct Endpoint {
     /// Capability slots that can receive from it. With the last of them it closes.
     holders: AtomicU32,
     _object: Charge,
+    _room: reaper::Place,
 }
 
 impl core::fmt::Debug for Endpoint {
@@ -87,13 +90,18 @@ pub enum Met<'a> {
 
 impl Endpoint {
     /// An endpoint that `object` pays for.
-    pub fn new(object: Charge) -> Arc<Self> {
-        Arc::new(Self {
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(object: Charge) -> Result<Arc<Self>, Status> {
+        let room = reaper::Place::new()?;
+        Ok(Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             inner: Mutex::default(),
             holders: AtomicU32::new(0),
             _object: object,
-        })
+            _room: room,
+        }))
     }
 
     /// Locks who waits here.
@@ -162,19 +170,33 @@ impl Endpoint {
     }
 
     /// One less can; after the last one none ever will, so who waits is told.
-    pub fn let_go(&self, lock: &mut Exclusive) {
+    pub fn let_go(self: &Arc<Self>, lock: &mut Exclusive) {
         if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.inner.lock().closed = true;
-            loop {
-                let call = self.inner.lock().calls.pop();
-                let Some(call) = call else { break };
-                call.refuse(lock, Status::Disconnected);
-            }
-            loop {
-                let receiver = self.inner.lock().receivers.pop();
-                let Some(receiver) = receiver else { break };
-                receiver.complete(lock, Status::Disconnected);
+            if !self.close(lock, &mut Budget::short()) {
+                reaper::add(Doomed::Endpoint(Arc::clone(self)));
             }
         }
+    }
+
+    /// Tells those who wait at a closed endpoint, as far as the budget allows. Whether all are told.
+    pub fn close(&self, lock: &mut Exclusive, budget: &mut Budget) -> bool {
+        while budget.allows() {
+            let (call, receiver) = {
+                let mut inner = self.inner.lock();
+                (inner.calls.pop(), inner.receivers.pop())
+            };
+            if call.is_none() && receiver.is_none() {
+                return true;
+            }
+            if let Some(call) = call {
+                call.refuse(lock, Status::Disconnected);
+            }
+            if let Some(receiver) = receiver {
+                receiver.complete(lock, Status::Disconnected);
+            }
+            budget.spend(cost::OPERATION);
+        }
+        false
     }
 }

@@ -11,10 +11,11 @@ use capos_schema::sync::{self, Completion, Exception};
 
 use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::heap;
+use crate::object::Answer;
 use crate::object::capability::{Capability, Object};
 use crate::object::operation::{Call, Kind, OperationRef, Outcome, Ticket};
 use crate::object::process::Process;
-use crate::object::thread::Thread;
+use crate::object::thread::{Thread, Unfinished};
 use crate::object::transfer::{self, Offer, Slots};
 
 /// What a result takes beside its data, in bytes, generously.
@@ -43,6 +44,8 @@ pub struct Invocation<'a, L = &'a mut Exclusive> {
     /// Runs once the caller has its capability.
     pub starts: Option<Arc<Thread>>,
     pub deferred: Option<Ticket>,
+    /// Only a step of it is done, see [`Invocation::pause`].
+    pub is_unfinished: bool,
     /// Memory for results that are large.
     secured: Option<heap::Secured>,
 }
@@ -58,8 +61,8 @@ impl<'a, L> Invocation<'a, L> {
         call: Call,
         offers: &'a [Offer],
     ) -> Self {
-        let (given, starts, deferred, secured) = (Vec::new(), None, None, None);
-        Self { lock, thread, rights, node, cap, tag, call, offers, given, starts, deferred, secured }
+        let (given, starts, deferred, is_unfinished, secured) = (Vec::new(), None, None, false, None);
+        Self { lock, thread, rights, node, cap, tag, call, offers, given, starts, deferred, is_unfinished, secured }
     }
 
     /// Who calls.
@@ -101,6 +104,24 @@ impl<'a, L> Invocation<'a, L> {
     /// never runs: the caller, which is told of a failure, must be able to take back the thread's stack.
     pub fn start(&mut self, thread: Arc<Thread>) {
         self.starts = Some(thread);
+    }
+
+    /// Leaves the call unfinished: it is made once more when others have had their turn.
+    ///
+    /// # Errors
+    /// None.
+    pub fn pause(&mut self) -> Answer {
+        self.is_unfinished = true;
+        Ok(Completion::Pending)
+    }
+
+    /// The same; what is done so far is there then ([`Thread::take_unfinished`]).
+    ///
+    /// # Errors
+    /// None.
+    pub fn go_on_later(&mut self, unfinished: Unfinished) -> Answer {
+        self.thread.keep(unfinished);
+        self.pause()
     }
 
     /// Makes sure of the memory for results with so many bytes of data, lists and texts. A method says so before it

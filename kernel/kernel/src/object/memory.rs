@@ -1,10 +1,12 @@
 //! MemoryObject: memory that can be mapped. Anonymous, from the boot package, or paged.
 
 pub mod cache;
+pub mod emptying;
 pub mod page_request;
 pub mod partial_copy;
 pub mod user_memory;
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -18,9 +20,14 @@ use spin::Mutex;
 use crate::memory::frames::{self, Frame};
 use crate::object::account::{Account, Charge, Resource};
 use crate::object::address_space::Mapping;
+use crate::object::budget::{Budget, cost};
 use crate::object::derivation::{self, Holder};
 use crate::object::endpoint::Client;
 use crate::object::memory::cache::PagedContent;
+use crate::object::memory::emptying::Remains;
+
+/// Frames that are taken at once.
+const FEW: usize = 16;
 
 /// The largest memory object, in bytes: what a 47-bit address space could map.
 const MAX_BYTES: u64 = 1 << 46;
@@ -40,6 +47,8 @@ pub struct MemoryObject {
     mappings: Mutex<Mappings>,
     /// It was a window, and its pager has answered.
     settled: AtomicBool,
+    /// What takes its content once it is gone.
+    remains: Option<Box<Remains>>,
     _charge: Option<Charge>,
     _object: Option<Charge>,
 }
@@ -64,6 +73,8 @@ struct Owned {
     shared: bool,
     /// A device may know the frames, so they stay this object's alone.
     pinned: bool,
+    /// Of how many frames, from the first on, the content is known: the others hold what was in them before.
+    known: usize,
 }
 
 /// The mappings that show an object, by their numbers. Most have one.
@@ -100,36 +111,76 @@ impl Mappings {
 impl Owned {
     /// Frames that are no blocks.
     fn single(frames: Vec<Frame>) -> Self {
-        Self { frames, ..Self::default() }
+        Self { known: frames.len(), frames, ..Self::default() }
     }
 
-    /// Zeroed frames; blocks of them as long as there are such. What the page cache holds gives way where there are
-    /// none.
-    fn take(pages: u64) -> Result<Self, Status> {
+    /// Room for so many frames.
+    fn with_room(pages: u64) -> Result<Self, Status> {
         let count = usize::try_from(pages).map_err(|_| Status::OutOfMemory)?;
-        if !cache::make_room(count) {
-            return Err(Status::OutOfMemory);
-        }
         let mut taken = Self::default();
         taken.frames.try_reserve_exact(count).map_err(|_| Status::OutOfMemory)?;
-        while count.saturating_sub(taken.frames.len()) >= frames::BLOCK
-            && let Some(first) = frames::allocate_block()
-        {
-            taken.frames.extend((0..frames::BLOCK).map(|n| first.offset(n)));
-            taken.blocks = taken.blocks.saturating_add(1);
-        }
-        while taken.frames.len() < count {
-            taken.frames.push(frames::allocate().ok_or(Status::OutOfMemory)?);
-        }
         Ok(taken)
+    }
+
+    /// Takes zeroed frames until there are so many, as far as the budget allows; blocks of them as long as there are such. Whether
+    /// there are. What the page cache holds gives way where there are none.
+    fn fill(&mut self, count: usize, budget: &mut Budget) -> Result<bool, Status> {
+        loop {
+            let zeroed = self.known;
+            for frame in self.frames.iter().skip(zeroed) {
+                if !budget.allows() {
+                    return Ok(false);
+                }
+                frames::zero(*frame);
+                self.known = self.known.saturating_add(1);
+                budget.spend(cost::ZERO);
+            }
+            let missing = count.saturating_sub(self.frames.len());
+            if missing == 0 {
+                return Ok(true);
+            }
+            if !budget.allows() {
+                return Ok(false);
+            }
+            if !cache::make_room(missing.min(frames::BLOCK)) {
+                return Err(Status::OutOfMemory);
+            }
+            if missing >= frames::BLOCK
+                && let Some(first) = frames::allocate_block_dirty()
+            {
+                self.frames.extend((0..frames::BLOCK).map(|n| first.offset(n)));
+                self.blocks = self.blocks.saturating_add(1);
+                continue;
+            }
+            for _ in 0..missing.min(FEW) {
+                self.frames.push(frames::allocate_dirty().ok_or(Status::OutOfMemory)?);
+            }
+        }
+    }
+
+    /// Gives frames back, as far as the budget allows. Whether none is left.
+    fn give_back(&mut self, budget: &mut Budget) -> bool {
+        while budget.allows() {
+            let single = self.blocks.saturating_mul(frames::BLOCK);
+            if self.frames.len() > single {
+                self.frames.pop().into_iter().for_each(frames::free);
+                budget.spend(cost::FREE);
+            } else if let Some(first) = self.frames.get(single.saturating_sub(frames::BLOCK)).copied() {
+                frames::free_block(first);
+                self.frames.truncate(single.saturating_sub(frames::BLOCK));
+                self.blocks = self.blocks.saturating_sub(1);
+                budget.spend(cost::BLOCK);
+            } else {
+                return true;
+            }
+        }
+        self.frames.is_empty()
     }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        let single = self.blocks.saturating_mul(frames::BLOCK);
-        self.frames.iter().take(single).step_by(frames::BLOCK).copied().for_each(frames::free_block);
-        self.frames.iter().skip(single).copied().for_each(frames::free);
+        while !self.give_back(&mut Budget::new()) {}
     }
 }
 
@@ -149,12 +200,14 @@ impl From<Status> for CopyError {
 
 impl MemoryObject {
     fn new(bytes: u64, content: Content, charge: Option<Charge>, object: Option<Charge>) -> Arc<Self> {
+        let remains = if matches!(content, Content::Fixed(_)) { None } else { emptying::prepare(bytes / PAGE) };
         Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             bytes,
             content,
             mappings: Mutex::default(),
             settled: AtomicBool::new(false),
+            remains,
             _charge: charge,
             _object: object,
         })
@@ -165,11 +218,31 @@ impl MemoryObject {
     /// # Errors
     /// No bytes or too many; quota; no memory.
     pub fn anonymous(account: &Arc<Account>, bytes: u64) -> Result<Arc<Self>, Status> {
+        let memory = Self::without_frames(account, bytes)?;
+        while !memory.fill(&mut Budget::new())? {}
+        Ok(memory)
+    }
+
+    /// The same, to be [filled](Self::fill) before anything else.
+    ///
+    /// # Errors
+    /// As for [`Self::anonymous`].
+    pub fn without_frames(account: &Arc<Account>, bytes: u64) -> Result<Arc<Self>, Status> {
         let pages = Self::size(bytes)?;
         let object = account.hold(Resource::Objects, 1)?;
         let charge = account.hold(Resource::Frames, pages)?;
-        let owned = Owned::take(pages)?;
+        let owned = Owned::with_room(pages)?;
         Ok(Self::new(pages.saturating_mul(PAGE), Content::Anonymous(Mutex::new(owned)), Some(charge), Some(object)))
+    }
+
+    /// Takes zeroed frames for all its pages, as far as the budget allows. Whether it has them.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn fill(&self, budget: &mut Budget) -> Result<bool, Status> {
+        let Content::Anonymous(owned) = &self.content else { return Ok(true) };
+        let pages = usize::try_from(self.bytes / PAGE).map_err(|_| Status::OutOfMemory)?;
+        owned.lock().fill(pages, budget)
     }
 
     /// Memory of these frames that no account pays for: the window of a page-in.
@@ -428,7 +501,12 @@ impl Drop for MemoryObject {
             if let Some(node) = content.node.lock().take() {
                 derivation::forget(node);
             }
-            cache::forget(self.id, content);
+        }
+        let content = core::mem::replace(&mut self.content, Content::Fixed(Frame::FIRST));
+        match (self.remains.take(), content) {
+            (Some(remains), content) => emptying::begin(remains, self.id, content),
+            (None, Content::Paged(content)) => while !cache::forget(self.id, &content, &mut 0, &mut Budget::new()) {},
+            (None, _) => {}
         }
     }
 }

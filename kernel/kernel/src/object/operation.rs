@@ -309,13 +309,22 @@ impl Operations {
         Some(Ended { user_data, attachment, watcher, kind })
     }
 
-    /// Ends them all.
-    pub fn into_all(self) -> impl Iterator<Item = (Ticket, Ended)> {
-        (0_u32..).zip(self.places).filter_map(|(index, place)| {
-            let ticket = Ticket { place: index, generation: place.generation };
-            let Operation { user_data, attachment, watcher, kind, .. } = place.operation?;
-            Some((ticket, Ended { user_data, attachment, watcher, kind: Some(kind) }))
-        })
+    /// Gives the last place up, and ends the operation there, if there is one: no operation begins any more. `None` where there is
+    /// no place left.
+    pub fn end_last(&mut self) -> Option<Option<(Ticket, Ended)>> {
+        let place = self.places.len().checked_sub(1)?;
+        let last = self.places.get(place)?;
+        let ticket = Ticket { place: place as u32, generation: last.generation };
+        let ended = self.end(ticket).map(|ended| (ticket, ended));
+        self.places.truncate(place);
+        Some(ended)
+    }
+
+    /// Gives back the memory of the places, of which [none is left](Self::end_last); how many frames that was.
+    pub fn give_back(&mut self) -> u32 {
+        let bytes = self.places.capacity().saturating_mul(size_of::<Place>());
+        self.places = Vec::new();
+        (bytes as u64 / capos_paging::PAGE) as u32
     }
 
     /// Operations through a capability that goes: `attach` gives each its own place in the derivation
@@ -397,8 +406,10 @@ pub struct Enter {
     pub taken: u64,
     pub minimum: u32,
     pub deadline: u64,
-    /// An entry that was taken and waits for a page.
+    /// An entry that was taken and waits for a page, or of which a step is done.
     pub waiting: Option<EntryWords>,
+    /// Of that one a step is done.
+    pub steps: bool,
 }
 
 /// How an operation ended.
@@ -423,6 +434,8 @@ pub enum Progress {
     Pending,
     /// The page at this address must come in first. Nothing has happened.
     Absent(u64),
+    /// A [step](crate::object::budget) of it is done. It is worked on again when others have had their turn.
+    Unfinished,
 }
 
 impl<O: Into<Outcome>> From<O> for Progress {

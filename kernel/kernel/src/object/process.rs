@@ -1,6 +1,7 @@
 //! Process: threads, an address space, capabilities, and the account that pays for them.
 
-use alloc::format;
+mod end;
+
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -11,9 +12,9 @@ use capos_captable::{NodeId, Pool, Table, shrink};
 use spin::{Mutex, MutexGuard};
 
 use crate::cpu::kernel_lock::Exclusive;
-use crate::log;
 use crate::object::account::{Account, Charge, Resource};
 use crate::object::address_space::AddressSpace;
+use crate::object::budget::{Budget, cost};
 use crate::object::capability::{Capability, Object};
 use crate::object::derivation::{self, Holder};
 use crate::object::ending::{self, Ending};
@@ -71,9 +72,22 @@ pub enum Left {
 #[derive(Default)]
 struct Life {
     threads: Vec<Arc<Thread>>,
+    /// How far its end has come, once it must end.
+    remains: Option<end::Remains>,
+    /// Nodes of capabilities that it has lost, and that operations are still in flight through.
+    lost: Vec<NodeId>,
 }
 
 impl Life {
+    /// Notes the node of a lost capability. False where there is no memory.
+    fn note_lost(&mut self, node: NodeId) -> bool {
+        let has_room = self.lost.try_reserve(1).is_ok();
+        if has_room {
+            self.lost.push(node);
+        }
+        has_room
+    }
+
     fn remove(&mut self, place: usize) {
         self.threads.swap_remove(place);
         // Many threads that are gone leave no memory behind.
@@ -91,16 +105,19 @@ pub struct Process {
     pub words: Words,
     table: Mutex<Table<Capability>>,
     life: Mutex<Life>,
-    /// It comes before the threads are taken away: who adds one with `life` locked looks there first.
+    /// It comes when all is given back.
     pub ending: Arc<Ending>,
     /// Capability slots that designate it.
     holders: AtomicU32,
-    /// It must end, or has ended.
+    /// It must end, or has ended. No thread is added from then on.
     doomed: AtomicBool,
+    /// Its capabilities are given up, and it gets no more.
+    closed: AtomicBool,
     itself: Weak<Process>,
     /// Its place among all processes.
     place: u32,
     _charge: Option<Charge>,
+    _room: reaper::Place,
 }
 
 impl core::fmt::Debug for Process {
@@ -116,12 +133,9 @@ impl Process {
     /// The account cannot pay for its page table; no memory.
     pub fn new(name: String, account: Arc<Account>, charge: Option<Charge>) -> Result<Arc<Self>, Status> {
         let space = AddressSpace::new(&account)?;
+        let room = reaper::Place::new()?;
         let entry = Entry { process: Weak::new(), account: Arc::clone(&account) };
-        let place = {
-            let mut all = ALL.lock();
-            reaper::make_room(all.len().saturating_add(1))?;
-            all.insert(entry).ok_or(Status::OutOfMemory)?
-        };
+        let place = ALL.lock().insert(entry).ok_or(Status::OutOfMemory)?;
         ALIVE.fetch_add(1, Ordering::Relaxed);
         account.enter_slot();
         let process = Arc::new_cyclic(|itself| Self {
@@ -135,9 +149,11 @@ impl Process {
             ending: Ending::new(ending::answer_process),
             holders: AtomicU32::new(0),
             doomed: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             itself: itself.clone(),
             place,
             _charge: charge,
+            _room: room,
         });
         if let Some(entry) = ALL.lock().get_mut(place) {
             entry.process = Arc::downgrade(&process);
@@ -211,9 +227,8 @@ impl Process {
             self.account.refund(Resource::Capabilities, 1);
             status
         };
-        // The table is emptied after the end has come.
         let mut table = self.table.lock();
-        if self.ending.has_come() {
+        if self.closed.load(Ordering::Relaxed) {
             return Err(refund(Status::Disconnected));
         }
         let id = table.insert(Capability { object, rights, node: None }).map_err(|_| refund(Status::OutOfMemory))?;
@@ -264,7 +279,7 @@ impl Process {
             }
             if !all {
                 // No memory to keep them revocable, or the capability is revoked meanwhile.
-                self.cancel_through(lock, id);
+                while !self.cancel_through(lock, id, &mut Budget::new()) {}
             }
         }
         Ok(capability)
@@ -280,23 +295,43 @@ impl Process {
         Ok(())
     }
 
-    /// Loses a capability by revocation; its node is gone already. Operations through it end.
-    pub fn lose(&self, lock: &mut Exclusive, id: CapId) {
-        let Ok(capability) = self.table.lock().remove(id) else { return };
-        self.account.refund(Resource::Capabilities, 1);
-        self.cancel_through(lock, id);
-        capability.object.linger();
-        capability.object.leave_slot(lock);
+    /// Loses a capability by revocation, whose node in the forest is `node`. Operations through it end, as far as the budget
+    /// allows. Whether none is left, so that the node can go.
+    pub fn lose(&self, lock: &mut Exclusive, id: CapId, node: NodeId, budget: &mut Budget) -> bool {
+        let lost = self.table.lock().remove(id);
+        let is_first = lost.is_ok();
+        if let Ok(capability) = lost {
+            self.account.refund(Resource::Capabilities, 1);
+            capability.object.linger();
+            capability.object.leave_slot(lock);
+        }
+        let mut done = self.cancel_through(lock, id, budget);
+        if !done && is_first {
+            // If nobody goes on with the revocation, the node goes with the process.
+            if self.life.lock().note_lost(node) {
+                return false;
+            }
+            while !done {
+                done = self.cancel_through(lock, id, &mut Budget::new());
+            }
+        }
+        if done && !is_first {
+            self.life.lock().lost.retain(|lost| *lost != node);
+        }
+        done
     }
 
-    /// Ends what is in flight through a capability that is gone.
-    fn cancel_through(&self, lock: &mut Exclusive, id: CapId) {
+    /// Ends what is in flight through a capability that is gone, as far as the budget allows. Whether none is left.
+    fn cancel_through(&self, lock: &mut Exclusive, id: CapId, budget: &mut Budget) -> bool {
         let mut from: usize = 0;
         loop {
             // Answers may end the process, which takes the lock.
             let thread = self.life.lock().threads.get(from).cloned();
-            let Some(thread) = thread else { return };
-            thread.cancel_through(lock, id);
+            let Some(thread) = thread else { return true };
+            if !thread.cancel_through(lock, id, budget) {
+                return false;
+            }
+            budget.spend(cost::LOOK);
             from = from.saturating_add(1);
         }
     }
@@ -343,7 +378,7 @@ impl Process {
     /// The process is dead; no memory.
     pub fn add_thread(&self, thread: Arc<Thread>) -> Result<(), Status> {
         let mut life = self.life.lock();
-        if self.ending.has_come() {
+        if self.doomed.load(Ordering::Relaxed) {
             return Err(Status::Disconnected);
         }
         life.threads.try_reserve(1).map_err(|_| Status::OutOfMemory)?;
@@ -376,80 +411,6 @@ impl Process {
     pub fn thread_count(&self) -> usize {
         self.life.lock().threads.len()
     }
-
-    /// Notes that the process must end. It runs no more; [`Process::end`] does the rest. The first end counts.
-    pub fn doom(&self, lock: &mut Exclusive, end: End) {
-        let Some(process) = self.itself.upgrade() else { return };
-        if self.doomed.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        for thread in &self.life.lock().threads {
-            thread.halt(lock);
-        }
-        reaper::add(process, end);
-    }
-
-    /// Ends the process and gives back all it held. No lock may be held.
-    pub fn end(&self, lock: &mut Exclusive, end: End) {
-        let end = Arc::new(end);
-        if !self.ending.set(&end) {
-            return;
-        }
-        let threads = core::mem::take(&mut self.life.lock().threads);
-        if end.cause != Cause::Exited {
-            log!("{self:?} died: {}", end.report);
-        }
-        if reaper::is_first(self.id) {
-            reaper::first_has_ended(&end);
-        }
-        for thread in &threads {
-            thread.stop(lock);
-        }
-        for thread in &threads {
-            thread.handle.end(lock, &end);
-        }
-        drop(threads);
-        self.doom_children(lock);
-        let mut hint = 0;
-        loop {
-            let found = self.table.lock().pop(&mut hint);
-            let Some((_, capability)) = found else { break };
-            self.account.refund(Resource::Capabilities, 1);
-            capability.object.linger();
-            discard(lock, capability);
-        }
-        *self.table.lock() = Table::new();
-        self.space.destroy();
-        // Who learns of the end finds that given back which ends with it.
-        self.account.retire();
-        self.account.close_cpu();
-        ALIVE.fetch_sub(1, Ordering::Relaxed);
-        self.ending.tell(lock);
-    }
-}
-
-impl Process {
-    /// What this process's account pays for ends with it: processes that it has made, and those
-    /// that they have made. Nothing else might know them.
-    fn doom_children(&self, lock: &mut Exclusive) {
-        let mut from = 0;
-        loop {
-            let child = {
-                let all = ALL.lock();
-                loop {
-                    let Some((index, entry)) = all.at_or_after(from) else { return };
-                    from = index.saturating_add(1);
-                    if entry.account.is_below(&self.account) {
-                        break entry.process.upgrade();
-                    }
-                }
-            };
-            if let Some(child) = child.filter(|child| !child.ending.has_come()) {
-                let report = format!("`{}`, whose account paid for it, has ended", self.name);
-                child.doom(lock, End { cause: Cause::Killed, code: 0, report });
-            }
-        }
-    }
 }
 
 impl Drop for Process {
@@ -459,12 +420,7 @@ impl Drop for Process {
             self.account.retire();
             self.account.close_cpu();
         }
-        let entry = {
-            let mut all = ALL.lock();
-            let entry = all.remove(self.place);
-            reaper::shrink_room(all.len());
-            entry
-        };
+        let entry = ALL.lock().remove(self.place);
         drop(entry);
     }
 }

@@ -1,73 +1,136 @@
-//! Processes that must end, once nothing of theirs is in use any more.
+//! What must end: processes, threads and endpoints. They end in steps, in nobody's name.
+//!
+//! The event loop does a step where something must end that is new, where some time has passed since the last step, and where the
+//! processor has nothing else to do.
 
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use capos_abi::Status;
-use capos_captable::shrink;
 use spin::Mutex;
 
 use crate::cpu::panic::stop;
+use crate::object::endpoint::Endpoint;
+use crate::object::memory::emptying;
 use crate::object::process::{Cause, End, Process};
+use crate::object::thread::Thread;
 
-/// Processes that must end: each once. There is room for every process that there is; it changes while the list of all processes is
-/// locked.
-static DOOMED: Mutex<Vec<(Arc<Process>, End)>> = Mutex::new(Vec::new());
-/// Whether there are any, so that looking takes no lock.
-static ANY: AtomicBool = AtomicBool::new(false);
+/// What must end, or has begun to.
+pub enum Doomed {
+    Process(Arc<Process>),
+    /// One that ends alone.
+    Thread(Arc<Thread>),
+    /// One at which many wait.
+    Endpoint(Arc<Endpoint>),
+}
+
+struct Queue {
+    doomed: VecDeque<Doomed>,
+    /// Whatever can end has a place: each is in the queue once.
+    places: usize,
+}
+
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { doomed: VecDeque::new(), places: 0 });
+/// Whether the event loop must do a step now, so that looking takes no lock.
+static NOW: AtomicBool = AtomicBool::new(false);
+/// Whether something is left to do later.
+static LATER: AtomicBool = AtomicBool::new(false);
 /// Some account's CPU time is used up, and those who used of it have not been told to end.
 static ANY_SPENT: AtomicBool = AtomicBool::new(false);
 /// The id of the first process, once there is one.
 static FIRST: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// The room where there are this many processes.
-fn room(processes: usize) -> usize {
-    processes.next_power_of_two().max(16)
+/// A place in the queue, for something that will end.
+#[derive(Debug)]
+pub struct Place(());
+
+impl Place {
+    /// One more.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new() -> Result<Self, Status> {
+        let mut queue = QUEUE.lock();
+        let wanted = room(queue.places.saturating_add(1));
+        let missing = wanted.saturating_sub(queue.doomed.len());
+        queue.doomed.try_reserve_exact(missing).map_err(|_| Status::OutOfMemory)?;
+        queue.places = queue.places.saturating_add(1);
+        Ok(Self(()))
+    }
 }
 
-/// Makes room for this many processes.
-///
-/// # Errors
-/// No memory.
-pub fn make_room(processes: usize) -> Result<(), Status> {
-    let mut doomed = DOOMED.lock();
-    let missing = room(processes).saturating_sub(doomed.len());
-    doomed.try_reserve_exact(missing).map_err(|_| Status::OutOfMemory)
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut queue = QUEUE.lock();
+        queue.places = queue.places.saturating_sub(1);
+        let wanted = room(queue.places);
+        if queue.doomed.capacity() > wanted.saturating_mul(2) {
+            let mut small = VecDeque::new();
+            // If there is no memory to move into, everything stays.
+            if small.try_reserve_exact(wanted).is_ok() {
+                small.append(&mut queue.doomed);
+                queue.doomed = small;
+            }
+        }
+    }
 }
 
-/// Gives back room: there are this many processes left.
-pub fn shrink_room(processes: usize) {
-    shrink(&mut DOOMED.lock(), room(processes));
+/// The room for so many places.
+fn room(places: usize) -> usize {
+    places.next_power_of_two().max(16)
 }
 
-/// A process must end.
-pub fn add(process: Arc<Process>, end: End) {
-    DOOMED.lock().push((process, end));
-    ANY.store(true, Ordering::Release);
+/// Something must end.
+pub fn add(doomed: Doomed) {
+    QUEUE.lock().doomed.push_back(doomed);
+    note_work();
 }
 
-/// Some account's CPU time is used up: the next time that processes are reaped, those who used of it end.
+/// There is something to do.
+pub fn note_work() {
+    NOW.store(true, Ordering::Release);
+}
+
+/// Some account's CPU time is used up: with the next step, those who used of it are told to end.
 pub fn end_spent() {
     ANY_SPENT.store(true, Ordering::Relaxed);
-    ANY.store(true, Ordering::Release);
+    note_work();
 }
 
-/// Whether there are processes that must end.
+/// Whether the event loop must do a step now.
 #[inline(always)]
 pub fn has_work() -> bool {
-    ANY.load(Ordering::Acquire)
+    NOW.load(Ordering::Acquire)
 }
 
-/// From now on [`has_work`] tells of what comes later. Whether some account's CPU time was used up.
+/// Whether a step has left something to do later.
+#[inline]
+pub fn has_rest() -> bool {
+    LATER.load(Ordering::Relaxed)
+}
+
+/// A step begins: from now on [`has_work`] tells of what comes later. Whether some account's CPU time was used up.
 pub fn begin() -> bool {
-    ANY.store(false, Ordering::Relaxed);
+    NOW.store(false, Ordering::Relaxed);
     ANY_SPENT.swap(false, Ordering::Relaxed)
 }
 
-/// Takes out a process that must end.
-pub fn take() -> Option<(Arc<Process>, End)> {
-    DOOMED.lock().pop()
+/// A step ends. Whether it has left something.
+pub fn end() -> bool {
+    let rest = emptying::is_under_way() || !QUEUE.lock().doomed.is_empty();
+    LATER.store(rest, Ordering::Relaxed);
+    rest
+}
+
+/// Takes out what has waited longest.
+pub fn take() -> Option<Doomed> {
+    QUEUE.lock().doomed.pop_front()
+}
+
+/// Puts something back that has not ended yet: others have their turn first.
+pub fn put_back(doomed: Doomed) {
+    QUEUE.lock().doomed.push_back(doomed);
 }
 
 /// This is the id of the first process. Everything is paid for by it, so nothing outlives it.

@@ -1,11 +1,12 @@
 //! Thread: registers, rings, and what it waits for.
 
+mod end;
 mod inner;
 
+pub use end::Stopping;
 use inner::Body;
-pub use inner::{Awake, Inner, Taken};
+pub use inner::{Awake, Inner, Taken, Unfinished};
 
-use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -23,6 +24,7 @@ use crate::memory::page_table::Access;
 use crate::memory::reserve;
 use crate::object::account::{Charge, Resource};
 use crate::object::address_space::{Backing, MapFailure};
+use crate::object::budget::{Budget, cost};
 use crate::object::derivation::{self, Holder};
 use crate::object::memory::MemoryObject;
 use crate::object::memory::page_request::PageIn;
@@ -30,11 +32,11 @@ use crate::object::operation::{
     Call, Ended, Enter, Kind, Operation, OperationRef, Operations, Outcome, Progress, Ticket,
 };
 use crate::object::priority;
-use crate::object::process::{Cause, End, Left, Process};
+use crate::object::process::{Cause, End, Process};
 use crate::object::reply::Origin;
 use crate::object::ring::{Corrupt, Ring};
 use crate::object::thread_handle::ThreadHandle;
-use crate::object::{deadline, report};
+use crate::object::{deadline, reaper, report};
 use crate::sched::scheduler::wake;
 
 /// Threads that are alive.
@@ -92,6 +94,7 @@ pub struct Thread {
     ring_address: u64,
     ring_bytes: u64,
     _registers_charge: Charge,
+    _room: reaper::Place,
 }
 
 // SAFETY: `registers` is used only by the processor on which the thread is current, or by the one
@@ -118,6 +121,7 @@ impl Thread {
         let bookkeeping = process.account.hold(Resource::Frames, Operations::frames(places))?;
         let registers_charge = process.account.hold(Resource::Frames, KERNEL_FRAMES)?;
         let handle_charge = process.account.hold(Resource::Objects, 1)?;
+        let room = reaper::Place::new()?;
         let memory = MemoryObject::anonymous(&process.account, bytes)?;
         let ring = Ring::new(Arc::clone(&memory), start.layout)?;
         let ring_memory = Arc::clone(&memory);
@@ -133,7 +137,8 @@ impl Thread {
         let [first, second] = start.arguments;
         let context = Context::new(start.entry, start.stack, [first, second, start.ring], start.thread_pointer);
         let body = Body { ring, ring_memory, operations, _charge: charge, _bookkeeping: bookkeeping };
-        let inner = Inner { body: Some(body), page: Weak::new(), wanted: 0, deadline: None, resume: None };
+        let (page, unfinished, stopping) = (Weak::new(), None, Stopping::default());
+        let inner = Inner { body: Some(body), page, wanted: 0, deadline: None, resume: None, unfinished, stopping };
         let priority = process.account.priority().min(priority::ORDINARY);
         let thread = Arc::new_cyclic(|itself| Self {
             handle: ThreadHandle::new(itself.clone(), priority, handle_charge),
@@ -148,6 +153,7 @@ impl Thread {
             ring_address: start.ring,
             ring_bytes: bytes,
             _registers_charge: registers_charge,
+            _room: room,
         });
         if let Err(status) = process.add_thread(Arc::clone(&thread)) {
             let body = thread.inner.lock().body.take();
@@ -259,6 +265,16 @@ impl Thread {
             inner.wanted = 0;
         }
         wake(lock, self);
+    }
+
+    /// Notes what is done of the entry that it works on.
+    pub fn keep(&self, unfinished: Unfinished) {
+        self.inner.lock().unfinished = Some(unfinished);
+    }
+
+    /// Takes what is done of that entry.
+    pub fn take_unfinished(&self) -> Option<Unfinished> {
+        self.inner.lock().unfinished.take()
     }
 
     /// Notes an ENTER that continues when the thread next runs.
@@ -459,31 +475,6 @@ impl Thread {
         true
     }
 
-    /// Takes an operation that has ended without an answer out of where it was waiting.
-    fn withdraw(self: &Arc<Self>, lock: &mut Exclusive, ticket: Ticket, ended: Ended) {
-        if let Some(watcher) = ended.watcher {
-            watcher.complete(lock, Status::Ok);
-        }
-        let Some(kind) = ended.kind else { return };
-        match kind {
-            Kind::Queued { client, key, .. } => {
-                client.endpoint.forget_call(key);
-            }
-            Kind::Sleep { deadline, .. } => deadline::remove(deadline),
-            Kind::End { ending, key, .. } => ending.forget(key),
-            Kind::Word { address, key: Some(key) } => self.process.words.forget(address, key),
-            Kind::Log { key, .. } => super::log::forget_reader(key),
-            Kind::Copy { copying, .. } => copying.cancel(lock, &OperationRef { thread: Arc::clone(self), ticket }),
-            Kind::Receive { endpoint, key: Some(key), .. } => endpoint.forget_receiver(key),
-            Kind::Wait { notification, key } => notification.forget(key),
-            Kind::Watch { call } => {
-                let own = |watcher: &OperationRef| watcher.ticket == ticket && Arc::ptr_eq(&watcher.thread, self);
-                drop(call.thread.take_watcher(call.ticket, own));
-            }
-            Kind::Delivered { .. } | Kind::Receive { key: None, .. } | Kind::Word { key: None, .. } => {}
-        }
-    }
-
     /// Keeps revocable what is in flight through a capability that goes from the table; with `calls`, that
     /// can only be calls. False where some could not be kept so: they are to be cancelled.
     pub fn detach(self: &Arc<Self>, cap: CapId, calls: bool, node: NodeId) -> bool {
@@ -494,87 +485,21 @@ impl Thread {
         self.with_operations(|operations| operations.detach(cap, calls, attach)).unwrap_or(true)
     }
 
-    /// Cancels every operation that goes through a capability and is not kept revocable by a place of
-    /// its own.
-    pub fn cancel_through(self: &Arc<Self>, lock: &mut Exclusive, cap: CapId) {
-        loop {
-            let ticket = self.with_operations(|operations| operations.through(cap)).flatten();
-            match ticket {
-                Some(ticket) if self.cancel_ticket(lock, ticket) => {}
-                _ => return,
+    /// Cancels the operations that go through a capability and are not kept revocable by a place of their own, as far as the budget
+    /// allows. Whether none is left.
+    pub fn cancel_through(self: &Arc<Self>, lock: &mut Exclusive, cap: CapId, budget: &mut Budget) -> bool {
+        while let Some(ticket) = self.with_operations(|operations| operations.through(cap)).flatten() {
+            if !budget.allows() {
+                return false;
             }
+            self.cancel_ticket(lock, ticket);
+            budget.spend(cost::OPERATION);
         }
+        true
     }
 
     /// It waits for the pages that a request is for.
     pub fn await_page(&self, request: &Arc<PageIn>) {
         self.inner.lock().page = Arc::downgrade(request);
-    }
-
-    /// Ends everything that it has in flight and gives back what it had. It never runs again.
-    pub fn stop(self: &Arc<Self>, lock: &mut Exclusive) {
-        self.halt(lock);
-        self.origin.end();
-        let (body, deadline, page) = {
-            let mut inner = self.inner.lock();
-            inner.wanted = 0;
-            inner.resume = None;
-            (inner.body.take(), inner.deadline.take(), core::mem::take(&mut inner.page))
-        };
-        let Some(Body { ring, ring_memory, operations, _charge, _bookkeeping }) = body else { return };
-        if let Some(key) = deadline {
-            deadline::remove(key);
-        }
-        if let Some(request) = page.upgrade() {
-            request.forget_waiter(lock, self);
-        }
-        for (ticket, ended) in operations.into_all() {
-            if let Some(node) = ended.attachment {
-                derivation::forget(node);
-            }
-            self.withdraw(lock, ticket, ended);
-        }
-        self.unmap_ring(lock, &ring_memory);
-        drop(ring);
-        ALIVE.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Unmaps its rings where they are still mapped. What the process put in their place stays.
-    fn unmap_ring(&self, lock: &mut Exclusive, memory: &Arc<MemoryObject>) {
-        self.process.space.unmap_object(lock, self.ring_address, self.ring_bytes, memory);
-    }
-
-    /// Ends this thread alone. The last thread's end is that of its process. Whether the thread ended, so that the scheduler has to
-    /// forget it.
-    fn finish(self: &Arc<Self>, lock: &mut Exclusive, end: End) -> bool {
-        match self.process.leave(self) {
-            Left::Others => {
-                self.stop(lock);
-                self.handle.end(lock, &Arc::new(end));
-                return true;
-            }
-            Left::Nobody => self.process.doom(lock, end),
-            Left::Before => {}
-        }
-        false
-    }
-
-    /// It never runs: whoever made it did not get its capability.
-    pub fn abandon(self: &Arc<Self>, lock: &mut Exclusive) {
-        self.process.disown(self);
-        self.stop(lock);
-    }
-
-    /// It has made the system call EXIT for itself. As for [`Thread::kill`].
-    #[must_use]
-    pub fn exit(self: &Arc<Self>, lock: &mut Exclusive, code: i32) -> bool {
-        self.finish(lock, End { cause: Cause::Exited, code, report: String::new() })
-    }
-
-    /// Ends this thread alone, in the name of a process. Whether the scheduler has to forget it.
-    #[must_use]
-    pub fn kill(self: &Arc<Self>, lock: &mut Exclusive, killer: &Process) -> bool {
-        let report = report::thread_killed(self, killer);
-        self.finish(lock, End { cause: Cause::Killed, code: 0, report })
     }
 }

@@ -9,6 +9,7 @@ use spin::Mutex;
 
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::account::Charge;
+use crate::object::budget::Budget;
 use crate::object::ending::{self, Ending};
 use crate::object::process::End;
 use crate::object::thread::Thread;
@@ -93,11 +94,11 @@ impl ThreadHandle {
         drop(old);
     }
 
-    /// Tells everybody who waits that it has ended. The first end counts.
-    pub fn end(&self, lock: &mut Exclusive, end: &Arc<End>) {
+    /// Tells those who wait that it has ended, as far as the budget allows. The first end counts. Whether all are told.
+    pub fn end(&self, lock: &mut Exclusive, end: &Arc<End>, budget: &mut Budget) -> bool {
         self.ending.set(end);
         let thread = core::mem::take(&mut self.life.lock().thread);
         drop(thread);
-        self.ending.tell(lock);
+        self.ending.tell(lock, budget)
     }
 }

@@ -156,12 +156,12 @@ pub fn forget_dead(_: &mut Exclusive) {
     }
 }
 
-/// Puts the current thread behind those that wait, in the middle of a system call that it continues with
-/// when its turn comes.
+/// Puts the current thread into the queue, in the middle of a system call that it continues with: at once, as long as its slice lasts, or
+/// when its turn comes. Before that other processors may acquire the lock, and interrupts come in.
 pub fn pause(lock: &mut Exclusive) {
     let cpu = lock.cpu();
     cpu.paused.store(true, Ordering::Relaxed);
-    state(cpu).lock().preempt(lock, time::tsc(), false);
+    state(cpu).lock().preempt(lock, time::tsc(), true);
 }
 
 /// Lets go of one thread that has ended.

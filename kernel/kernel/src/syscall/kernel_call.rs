@@ -145,6 +145,9 @@ fn invoke(
         }
         Err(exception) => Some(invocation::except(&thread.process, &call, &exception)),
     });
+    if invocation.is_unfinished {
+        return Progress::Unfinished;
+    }
     if outcome.is_none_or(|outcome| outcome.status <= 0) {
         transfer::consume(invocation.lock, &thread.process, offers);
     }

@@ -25,6 +25,7 @@ use crate::cpu::kernel_lock::{Exclusive, Held, Shared};
 use crate::ipc;
 use crate::ipc::word;
 use crate::log;
+use crate::object::budget::{Budget, cost};
 use crate::object::operation::{Call, Enter, Outcome, Progress};
 use crate::object::process::{Cause, End};
 use crate::object::report;
@@ -95,7 +96,7 @@ pub fn handle_alone(lock: &mut Exclusive, thread: &Arc<Thread>) {
     }
     #[expect(clippy::cast_possible_truncation, reason = "the arguments are 32 bits wide")]
     let (left, minimum) = (first as u32, second as u32);
-    run(lock, thread, &mut Enter { left, taken: 0, minimum, deadline, waiting: None });
+    run(lock, thread, &mut Enter { left, taken: 0, minimum, deadline, waiting: None, steps: false });
 }
 
 /// Does what is left of a system call of the current thread. There is none where another processor has ended it meanwhile.
@@ -175,7 +176,7 @@ fn enter(
     let short = entries.min(SHORT);
     let work = |taken: u32, waiting| {
         let left = entries.wrapping_sub(taken);
-        Work::Enter(Enter { left, taken: u64::from(taken), minimum, deadline, waiting })
+        Work::Enter(Enter { left, taken: u64::from(taken), minimum, deadline, waiting, steps: false })
     };
     loop {
         let mut own = thread.lock();
@@ -275,7 +276,11 @@ fn finish(
             Ok(false) => {}
             // The slow path finds the same, and ends the process.
             Err(_) => {
-                return Rest::note(rest, next, Work::Enter(Enter { left: 0, taken, minimum, deadline, waiting: None }));
+                return Rest::note(
+                    rest,
+                    next,
+                    Work::Enter(Enter { left: 0, taken, minimum, deadline, waiting: None, steps: false }),
+                );
             }
         }
     }
@@ -284,9 +289,6 @@ fn finish(
         next => Rest::note(rest, next, Work::Nothing),
     }
 }
-
-/// How long one thread's entries are worked on before others have their turn, nanoseconds.
-const TURN: u64 = 1_000_000;
 
 /// Continues with an ENTER that waited for a page, or for its turn.
 pub fn resume(lock: &mut Exclusive, thread: &Arc<Thread>) {
@@ -297,17 +299,11 @@ pub fn resume(lock: &mut Exclusive, thread: &Arc<Thread>) {
 
 #[inline(never)]
 fn run(lock: &mut Exclusive, thread: &Arc<Thread>, enter: &mut Enter) {
-    let mut turn = None;
-    let mut fresh = true;
+    let mut budget = Budget::new();
     let mut more = true;
     while enter.left > 0 && (more || enter.waiting.is_some()) {
-        // Looked at between entries, so that one alone costs nothing more.
-        if !core::mem::take(&mut fresh) {
-            let now = time::now();
-            if now >= *turn.get_or_insert(now.saturating_add(TURN)) {
-                thread.resume_later(*enter);
-                return scheduler::pause(lock);
-            }
+        if !budget.allows() {
+            return pause(lock, thread, enter);
         }
         let words = if let Some(waiting) = enter.waiting.take() {
             // It could not take the fast path.
@@ -338,10 +334,12 @@ fn run(lock: &mut Exclusive, thread: &Arc<Thread>, enter: &mut Enter) {
                 }
                 enter.left = enter.left.saturating_sub(1);
                 enter.taken = enter.taken.saturating_add(1);
+                budget.spend(cost::SHORT_ENTRY);
                 continue;
             }
             taken.words
         };
+        budget.spend(cost::ENTRY);
         let mut progress = execute(lock, thread, &words);
         if let Progress::Absent(address) = progress {
             enter.waiting = Some(words);
@@ -354,6 +352,15 @@ fn run(lock: &mut Exclusive, thread: &Arc<Thread>, enter: &mut Enter) {
         }
         if let Progress::Done(outcome) = progress {
             post(thread.lock(), &words, outcome);
+        } else if matches!(progress, Progress::Unfinished) {
+            enter.waiting = Some(words);
+            enter.steps = true;
+            return pause(lock, thread, enter);
+        }
+        if enter.steps {
+            // It may have ended before what was begun was.
+            enter.steps = false;
+            thread.forget_unfinished();
         }
         enter.left = enter.left.saturating_sub(1);
         enter.taken = enter.taken.saturating_add(1);
@@ -364,6 +371,14 @@ fn run(lock: &mut Exclusive, thread: &Arc<Thread>, enter: &mut Enter) {
     {
         thread.die_of(lock, corrupt);
     }
+}
+
+/// Lets others have their turn. ENTER continues afterwards.
+#[cold]
+#[inline(never)]
+fn pause(lock: &mut Exclusive, thread: &Arc<Thread>, enter: &Enter) {
+    thread.resume_later(*enter);
+    scheduler::pause(lock);
 }
 
 /// Does what an entry says, on the slow path.

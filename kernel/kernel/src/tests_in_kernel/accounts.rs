@@ -134,7 +134,7 @@ pub fn objects_outlast_their_accounts(account: &Arc<Account>) {
     maker.give(Object::Account(Arc::clone(&named)));
     let child = process(&own);
     let kept: [(Object, Amounts); 6] = [
-        (Object::Endpoint(Endpoint::new(object(&own))), [0, 0, 0, 0, 1]),
+        (Object::Endpoint(Endpoint::new(object(&own)).unwrap()), [0, 0, 0, 0, 1]),
         (Object::Notification(Notification::new(Some(object(&own)))), [0, 0, 0, 0, 1]),
         (Object::Memory(memory(&own, 3, 1)), [3, 0, 0, 0, 1]),
         // With the account that it was charged to.

@@ -21,6 +21,7 @@ use crate::object::address_space::Backing;
 use crate::object::capability::Object;
 use crate::object::memory::{MemoryObject, cache, user_memory};
 use crate::object::process::{Cause, End, Process};
+use crate::object::reaper;
 use crate::object::thread::{Start, State, Thread};
 use crate::sched::scheduler;
 use crate::syscall::{self, Handled};
@@ -320,7 +321,9 @@ pub fn starved<R>(act: impl FnOnce() -> R) -> R {
 /// Does what the kernel does on its way out.
 pub fn settle() {
     let mut lock = alone();
-    reap::reap(&mut lock);
+    while reaper::has_work() || reaper::has_rest() {
+        reap::step(&mut lock);
+    }
     crate::object::log::serve(&mut lock);
     scheduler::forget_dead(&mut lock);
 }

@@ -557,7 +557,7 @@ fn set_params(operation: &mut Operation, to: Buffer) {
 fn revoke(talk: &Talk) {
     be_alone();
     let node = talk.pair.client.process.get(talk.source).unwrap().node.unwrap();
-    assert_eq!(derivation::revoke(&mut alone(), node), 1);
+    assert_eq!(derivation::revoke_at_once(&mut alone(), node), 1);
 }
 
 /// What the client's capability designates, where that is what it is.

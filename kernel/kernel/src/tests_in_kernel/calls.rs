@@ -14,6 +14,7 @@ use crate::log;
 use crate::memory::page_table::Access;
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
+use crate::object::budget::Budget;
 use crate::object::capability::Object;
 use crate::object::derivation;
 use crate::object::endpoint::{Client, Endpoint};
@@ -35,7 +36,7 @@ pub struct Pair {
 pub fn pair(account: &Arc<Account>) -> Pair {
     let server = Actor::new(account, "server");
     let client = Actor::new(account, "client");
-    let object = Endpoint::new(server.process.account.hold(Resource::Objects, 1).unwrap());
+    let object = Endpoint::new(server.process.account.hold(Resource::Objects, 1).unwrap()).unwrap();
     let endpoint = server.give(Object::Endpoint(Arc::clone(&object)));
     let cap = client.give(Object::Client(Client { endpoint: object, badge: BADGE, interface: INTERFACE }));
     Pair { server, client, endpoint, cap }
@@ -283,7 +284,7 @@ pub fn known_pages_are_forgotten(account: &Arc<Account>) {
         let access = Access { read: true, write, ..Access::default() };
         actor.process.space.map(&mut alone(), Backing::Memory(memory), (PLACE, PAGE), 0, access, None).unwrap();
     };
-    let hide = |actor: &Actor| actor.process.space.unmap(&mut alone(), PLACE, PAGE).unwrap();
+    let hide = |actor: &Actor| actor.process.space.unmap_at_once(&mut alone(), PLACE, PAGE).unwrap();
     let place = Buffer { address: PLACE, length: 16 };
     let Operation::Call { cap, interface, method, .. } = call(pair.cap) else { return };
     let caps = CapArray::default();
@@ -407,7 +408,7 @@ pub fn capabilities_travel(account: &Arc<Account>) {
     assert_eq!(pair.client.process.get(moved).err(), Some(Status::StaleCapability));
     let node = pair.client.process.get(copied).unwrap().node.unwrap();
     assert_eq!(
-        (derivation::revoke(&mut alone(), node), pair.server.process.get(caps[0]).err()),
+        (derivation::revoke_at_once(&mut alone(), node), pair.server.process.get(caps[0]).err()),
         (1, Some(Status::StaleCapability))
     );
     assert!(pair.server.process.get(caps[1]).is_ok());
@@ -432,7 +433,7 @@ pub fn revocation_ends_calls(account: &Arc<Account>) {
     let object = Object::Client(Client { endpoint, badge: 1, interface: INTERFACE });
     let cap = pair.client.process.insert(object.clone(), Rights::ALL, source.node).unwrap();
     assert!(pair.client.run(2, call(cap)).is_empty());
-    assert_eq!(derivation::revoke(&mut alone(), source.node.unwrap()), 1);
+    assert_eq!(derivation::revoke_at_once(&mut alone(), source.node.unwrap()), 1);
     assert_eq!(pair.client.completions()[0].status, status(Status::Cancelled));
     assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
     assert_eq!(pair.client.once(call(cap)).status, status(Status::StaleCapability));
@@ -444,7 +445,7 @@ pub fn revocation_ends_calls(account: &Arc<Account>) {
     let calls_before = derivation::count();
     assert!(pair.client.run(2, call(cap)).is_empty());
     assert_eq!(pair.client.once(Operation::Release { cap: cap.0 }).status, 0);
-    assert_eq!(derivation::revoke(&mut alone(), node.unwrap()), 0);
+    assert_eq!(derivation::revoke_at_once(&mut alone(), node.unwrap()), 0);
     assert_eq!(pair.client.completions()[0].status, status(Status::Cancelled));
     assert_eq!(derivation::count(), calls_before - 1);
 }
@@ -457,7 +458,7 @@ pub fn revocation_ends_waits(account: &Arc<Account>) {
         let object = if notification {
             Object::Notification(Notification::new(None))
         } else {
-            Object::Endpoint(Endpoint::new(owner.process.account.hold(Resource::Objects, 1).unwrap()))
+            Object::Endpoint(Endpoint::new(owner.process.account.hold(Resource::Objects, 1).unwrap()).unwrap())
         };
         let source = owner.give(object.clone());
         let node = owner.process.get(source).unwrap().node;
@@ -467,7 +468,7 @@ pub fn revocation_ends_waits(account: &Arc<Account>) {
         if given_up {
             assert_eq!(waiter.once(Operation::Release { cap: cap.0 }).status, 0);
         }
-        derivation::revoke(&mut alone(), node.unwrap());
+        derivation::revoke_at_once(&mut alone(), node.unwrap());
         let ended = waiter.completions();
         assert_eq!((ended.len(), ended[0].user_data, ended[0].status), (1, 1, status(Status::Cancelled)));
         assert_eq!(waiter.thread.in_flight(), 0);
@@ -487,18 +488,20 @@ pub fn operations_are_found_by_capability(account: &Arc<Account>) {
         assert!(actor.run(tag, Operation::Wait { cap: cap.0 }).is_empty());
     }
     for (cap, tags) in [(caps[16], [1, 7].as_slice()), (caps[2], &[]), (caps[0], &[0, 5]), (caps[17], &[4])] {
-        actor.process.lose(&mut alone(), cap);
+        let node = actor.process.get(cap).unwrap().node.unwrap();
+        assert!(actor.process.lose(&mut alone(), cap, node, &mut Budget::new()));
         let mut ended: Vec<u64> = actor.completions().iter().map(|done| done.user_data).collect();
         ended.sort_unstable();
         assert_eq!(ended, tags);
     }
     let cancelled = actor.run(9, Operation::Cancel { target: 2 });
     assert_eq!(cancelled.len(), 2);
-    actor.process.lose(&mut alone(), caps[32]);
+    let lost = actor.process.get(caps[32]).unwrap().node.unwrap();
+    assert!(actor.process.lose(&mut alone(), caps[32], lost, &mut Budget::new()));
     assert_eq!(actor.completions().iter().map(|done| done.user_data).collect::<Vec<_>>(), [6]);
     assert_eq!(actor.thread.in_flight(), 1);
     // What was given up before the waits are lost is dropped with the root.
-    derivation::revoke(&mut alone(), node.unwrap());
+    derivation::revoke_at_once(&mut alone(), node.unwrap());
     assert_eq!(actor.completions().len(), 1);
 }
 
@@ -646,7 +649,7 @@ pub fn waits_for_callers_end(account: &Arc<Account>) {
     let kept = pair.cap;
     pair.cap = pair.client.process.insert(client.object, client.rights, client.node).unwrap();
     let reply = pair.watch();
-    assert_eq!(derivation::revoke(&mut alone(), client.node.unwrap()), 1);
+    assert_eq!(derivation::revoke_at_once(&mut alone(), client.node.unwrap()), 1);
     pair.watch_ended(Status::Ok);
     assert_eq!(pair.client.completions()[0].status, status(Status::Cancelled));
     assert_eq!(pair.server.once(Operation::Release { cap: reply }).status, 0);

@@ -111,19 +111,21 @@ pub fn copies_stay_apart(account: &Arc<Account>) {
 
     // A copy of the copy; it is mapped again; then those before it end.
     let third = copied(&copy, account, 0, 16).unwrap();
-    other.process.space.unmap(&mut alone(), COPIED, copy.bytes()).unwrap();
+    other.process.space.unmap_at_once(&mut alone(), COPIED, copy.bytes()).unwrap();
     map(&other, &copy, COPIED);
     assert!(!is_writable(&other, COPIED + 3 * PAGE));
     other.write(COPIED + 3 * PAGE, b"again!");
-    owner.process.space.unmap(&mut alone(), AT, bytes).unwrap();
-    owner.process.space.unmap(&mut alone(), 2 * AT + PAGE, bytes).unwrap();
+    owner.process.space.unmap_at_once(&mut alone(), AT, bytes).unwrap();
+    owner.process.space.unmap_at_once(&mut alone(), 2 * AT + PAGE, bytes).unwrap();
     drop((source, copy, other));
+    settle();
     map(&owner, &third, COPIED);
     assert_eq!(owner.read(COPIED + 3 * PAGE, 6), b"copied");
     let free = frames::free_count();
     touch_to_write(&owner, COPIED + 3 * PAGE);
     assert_eq!(frames::free_count(), free, "nobody else has it any more");
     drop((owner, third));
+    settle();
     assert_eq!(frames::free_count() + heap::frames(), before);
 }
 
@@ -162,6 +164,7 @@ pub fn cached_pages_are_copied(account: &Arc<Account>) {
     assert_eq!([0, 1, 2].map(|page| number(COPIED + page * PAGE)), [77, 99, 3], "no page of a copy goes");
     assert_eq!([0, 1, 2].map(|page| number(AT + page * PAGE)), [0, 1, 2]);
     drop((paging, reader, copy, kept));
+    settle();
     assert_eq!(frames::free_count() + heap::frames(), before);
 }
 
@@ -221,7 +224,7 @@ pub fn copies_are_paid_for(account: &Arc<Account>) {
     map(&actor, &many[299], COPIED);
     assert_eq!(actor.read(COPIED, 4), b"page");
     drop(many);
-    actor.process.space.unmap(&mut alone(), COPIED, PAGE).unwrap();
+    actor.process.space.unmap_at_once(&mut alone(), COPIED, PAGE).unwrap();
 
     // A device's memory is its own: what is shared is copied before, and what is pinned is copied at once.
     memory.pin(4, 2).unwrap();
@@ -243,5 +246,6 @@ pub fn copies_are_paid_for(account: &Arc<Account>) {
     let report = actor.report().unwrap();
     assert!(report.contains("no frame for its own copy"), "{report}");
     drop((actor, memory, first, own));
+    settle();
     assert_eq!(frames::free_count() + heap::frames(), before);
 }

@@ -113,7 +113,7 @@ fn numbers(actor: &Actor, memory: &Arc<MemoryObject>) -> Vec<u64> {
         .unwrap();
     let number = |page| u64::from_le_bytes(actor.read(COPIED + page * PAGE, 8).try_into().unwrap());
     let numbers = (0..memory.bytes() / PAGE).map(number).collect();
-    actor.process.space.unmap(&mut alone(), COPIED, memory.bytes()).unwrap();
+    actor.process.space.unmap_at_once(&mut alone(), COPIED, memory.bytes()).unwrap();
     numbers
 }
 
@@ -168,7 +168,7 @@ pub fn absent_pages_are_copied(account: &Arc<Account>) {
     // What became of the memory does not matter to its copies.
     let Paging { pager, user, memory, .. } = paging;
     drop((pager, memory));
-    user.process.space.unmap(&mut alone(), COPIED, PAGE).unwrap();
+    user.process.space.unmap_at_once(&mut alone(), COPIED, PAGE).unwrap();
     assert_eq!(numbers(&user, &copy), (5..65).collect::<Vec<_>>());
     drop((user, copy, first, second));
     assert_eq!(held(account), before);
@@ -213,7 +213,7 @@ pub fn copies_of_absent_pages_end(account: &Arc<Account>) {
     let lost = paging.user.process.insert(memory, Rights::ALL, Some(root)).unwrap();
     begin(&mut paging, (lost, caps.1), 30, 8);
     let (reply, ..) = paging.take();
-    derivation::revoke(&mut alone(), root);
+    derivation::revoke_at_once(&mut alone(), root);
     derivation::forget(root);
     assert_eq!(paging.user.completions().first().map(|done| done.status), Some(status(Status::Cancelled)));
     assert_eq!(paging.user.process.account.usage(), charged);
@@ -238,7 +238,7 @@ pub fn copies_of_absent_pages_end(account: &Arc<Account>) {
     let mut other = paging_through(account, 40, Some(node));
     let others = capabilities(&other);
     begin(&mut other, others, 0, 40);
-    derivation::revoke(&mut alone(), root);
+    derivation::revoke_at_once(&mut alone(), root);
     settle();
     let (kind, reason) = refused(&mut other);
     assert!(kind == ExceptionKind::Disconnected as i32 && reason.contains("is gone"), "{kind}: {reason}");

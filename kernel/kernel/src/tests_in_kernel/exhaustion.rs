@@ -155,13 +155,13 @@ pub fn memory_is_given_back_at_the_limit(account: &Arc<Account>) {
         process.space.map(&mut alone(), Backing::Memory(Arc::clone(&object)), range, 0, access, None).unwrap();
     }
     let rest = process.account.hold(Resource::Frames, FRAMES - process.account.usage()[0]).unwrap();
-    assert_eq!(process.space.unmap(&mut alone(), BASE + 0x1000, 0x1000), Err(Status::QuotaExceeded));
+    assert_eq!(process.space.unmap_at_once(&mut alone(), BASE + 0x1000, 0x1000), Err(Status::QuotaExceeded));
     assert!(process.space.check(BASE, 0x3000, false).is_ok(), "nothing is unmapped then");
-    assert_eq!(process.space.unmap(&mut alone(), BASE, 0x1000), Ok(()));
-    assert_eq!(process.space.unmap(&mut alone(), BASE + 0x2000, 0x1000), Ok(()));
-    assert_eq!(process.space.unmap(&mut alone(), BASE + 0x4000, 0x3000), Ok(()));
+    assert_eq!(process.space.unmap_at_once(&mut alone(), BASE, 0x1000), Ok(()));
+    assert_eq!(process.space.unmap_at_once(&mut alone(), BASE + 0x2000, 0x1000), Ok(()));
+    assert_eq!(process.space.unmap_at_once(&mut alone(), BASE + 0x4000, 0x3000), Ok(()));
     assert_eq!(
-        process.space.unmap(&mut alone(), BASE + 0x9000, 0x1000),
+        process.space.unmap_at_once(&mut alone(), BASE + 0x9000, 0x1000),
         Ok(()),
         "eleven become twelve, which are paid for"
     );

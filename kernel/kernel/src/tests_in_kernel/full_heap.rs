@@ -58,7 +58,7 @@ impl Wishes {
         let mut all = Self::default();
         let process = &actor.process;
         let account = || Object::Account(Arc::clone(&process.account));
-        let endpoint = Endpoint::new(process.account.hold(Resource::Objects, 1).unwrap());
+        let endpoint = Endpoint::new(process.account.hold(Resource::Objects, 1).unwrap()).unwrap();
         let client = Client { endpoint: Arc::clone(&endpoint), badge: 1, interface: interface::PAGER };
         let pager = actor.give(Object::Client(client));
         let page = actor.give(Object::Memory(memory(&process.account, 1, 1)));
@@ -217,7 +217,7 @@ pub fn a_full_heap_is_an_answer(account: &Arc<Account>) {
     };
     let none = status(Status::OutOfMemory);
     // A server's client that bears the number of an interface whose methods give back is a client all the same.
-    let endpoint = Endpoint::new(actor.process.account.hold(Resource::Objects, 1).unwrap());
+    let endpoint = Endpoint::new(actor.process.account.hold(Resource::Objects, 1).unwrap()).unwrap();
     let forged = [(interface::PROCESS, 5), (interface::CAPABILITY_TABLE, 3)].map(|(kind, method)| {
         let client = Client { endpoint: Arc::clone(&endpoint), badge: 1, interface: kind };
         let cap = actor.give(Object::Client(client)).0;

@@ -57,14 +57,14 @@ pub fn large_pages_are_shown(account: &Arc<Account>) {
     assert_eq!(cost(AT, 2), cost(2 * AT + PAGE, 2), "frames for tables");
     actor.write(AT + LARGE_PAGE - 4, b"straddle");
     assert_eq!(actor.read(2 * AT + PAGE + LARGE_PAGE - 4, 8), b"straddle");
-    space.unmap(&mut alone(), 2 * AT, bytes + PAGE).unwrap();
+    space.unmap_at_once(&mut alone(), 2 * AT, bytes + PAGE).unwrap();
 
     // A hole makes small pages of one; an end goes from the other.
-    space.unmap(&mut alone(), AT + 5 * PAGE, PAGE).unwrap();
+    space.unmap_at_once(&mut alone(), AT + 5 * PAGE, PAGE).unwrap();
     assert_eq!(large(space), 1);
     assert!(space.check(AT, 5 * PAGE as usize, true).is_ok() && space.check(AT + 5 * PAGE, 1, false).is_err());
     assert_eq!(actor.read(AT + LARGE_PAGE - 4, 8), b"straddle");
-    space.unmap(&mut alone(), AT, bytes).unwrap();
+    space.unmap_at_once(&mut alone(), AT, bytes).unwrap();
     assert!(space.check(AT + LARGE_PAGE, 1, false).is_err());
     assert_eq!(large(space), 0);
 
@@ -72,23 +72,23 @@ pub fn large_pages_are_shown(account: &Arc<Account>) {
     for (range, offset) in [((AT, LARGE_PAGE), PAGE), ((AT + PAGE, LARGE_PAGE), 0), ((AT, LARGE_PAGE - PAGE), 0)] {
         map(range, offset, READ_WRITE, None).unwrap();
         assert_eq!(large(space), 0);
-        space.unmap(&mut alone(), range.0, range.1).unwrap();
+        space.unmap_at_once(&mut alone(), range.0, range.1).unwrap();
     }
     // Small pages up to the first that can be large, and again behind it; rights as asked for.
     map((AT + LARGE_PAGE - 2 * PAGE, LARGE_PAGE + 4 * PAGE), LARGE_PAGE - 2 * PAGE, READ, None).unwrap();
     assert_eq!(large(space), 1);
     assert!(space.check(AT + LARGE_PAGE, 8, false).is_ok() && space.check(AT + LARGE_PAGE, 8, true).is_err());
     assert_eq!(actor.read(AT + LARGE_PAGE - 4, 8), b"straddle");
-    space.unmap(&mut alone(), AT, 3 * LARGE_PAGE).unwrap();
+    space.unmap_at_once(&mut alone(), AT, 3 * LARGE_PAGE).unwrap();
 
     // Revoked in one piece and in parts.
     let root = derivation::add(None, derivation::Holder::Kernel).unwrap();
     let node = derivation::add(Some(root), derivation::Holder::Kernel).unwrap();
     map((AT, 2 * LARGE_PAGE), 0, READ_WRITE, Some(node)).unwrap();
-    space.unmap(&mut alone(), AT + 3 * PAGE, PAGE).unwrap();
+    space.unmap_at_once(&mut alone(), AT + 3 * PAGE, PAGE).unwrap();
     assert_eq!(large(space), 1);
     derivation::forget(node);
-    derivation::revoke(&mut alone(), root);
+    derivation::revoke_at_once(&mut alone(), root);
     assert_eq!(large(space), 0);
     assert!((0..1024).all(|page| space.check(AT + page * PAGE, 1, false).is_err()));
     derivation::forget(root);
@@ -101,11 +101,12 @@ pub fn large_pages_are_shown(account: &Arc<Account>) {
     assert!(matches!(refused, Err(MapFailure::Status(_))), "{refused:?}");
     assert_eq!(large(space), 1);
     assert!(space.check(4 * AT, 1, false).is_err());
-    space.unmap(&mut alone(), AT + LARGE_PAGE / 2, LARGE_PAGE / 2).unwrap();
+    space.unmap_at_once(&mut alone(), AT + LARGE_PAGE / 2, LARGE_PAGE / 2).unwrap();
     assert!(space.check(AT, LARGE_PAGE as usize / 2, true).is_ok());
     assert!(space.check(AT + LARGE_PAGE / 2, 1, false).is_err());
     own.refund(Resource::Frames, left);
     drop((actor, memory));
+    settle();
     assert_eq!(frames::free_count() + heap::frames(), before);
 }
 
@@ -137,10 +138,10 @@ pub fn large_pages_need_blocks(account: &Arc<Account>) {
         assert_eq!(large(space), large_pages);
         actor.write(AT + LARGE_PAGE - 4, b"straddle");
         assert_eq!(actor.read(AT + LARGE_PAGE - 4, 8), b"straddle");
-        space.unmap(&mut alone(), AT, 2 * LARGE_PAGE).unwrap();
+        space.unmap_at_once(&mut alone(), AT, 2 * LARGE_PAGE).unwrap();
     };
     let mut broken = break_blocks();
-    assert!(frames::allocate_block().is_none());
+    assert!(frames::allocate_block_dirty().is_none());
     show(0);
     // One block and no more.
     frames::free(broken.swap_remove(0));
@@ -148,6 +149,7 @@ pub fn large_pages_need_blocks(account: &Arc<Account>) {
     broken.into_iter().for_each(frames::free);
     show(2);
     drop(actor);
+    settle();
     assert_eq!(frames::free_count() + heap::frames(), before);
 }
 
@@ -239,6 +241,7 @@ pub fn cached_pages_become_large(account: &Arc<Account>) {
     }
     assert_eq!(cache::frames_held(), 0);
     drop((paging, second, third, fourth, memory));
+    settle();
     assert_eq!(frames::free_count() + heap::frames(), before);
 }
 
@@ -270,10 +273,12 @@ pub fn held_frames_go_first(account: &Arc<Account>) {
     paging.touch(0);
     assert_eq!((large(&paging.user.process.space), paging.number_at(0)), (0, Some(0)), "the blocks are broken");
     drop(paging);
+    settle();
     assert_eq!(cache::frames_held(), 0);
     let mut paging = super::processes::paging(account, 512);
     paging.bring(0);
     assert_eq!(cache::frames_held(), 512);
     drop(paging);
+    settle();
     assert_eq!((cache::frames_held(), frames::free_count() + heap::frames()), (0, before));
 }

@@ -6,6 +6,7 @@
 mod accounts;
 mod bench;
 mod bound_calls;
+mod bounds;
 mod calls;
 mod copies;
 mod copies_of_absent_pages;
@@ -37,7 +38,7 @@ pub const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 83] = [
+const OBJECTS: [(&str, Test); 87] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("messages-arrive-whole", calls::messages_arrive_whole),
     ("answers-receive-the-next", calls::answers_receive_the_next),
@@ -97,6 +98,10 @@ const OBJECTS: [(&str, Test); 83] = [
     ("long-chains-are-listed", revocation::long_chains_are_listed),
     ("large-rings-end", revocation::large_rings_end),
     ("many-mappings-cost-as-few", revocation::many_mappings_cost_as_few),
+    ("ends-are-bounded", bounds::ends_are_bounded),
+    ("small-ends-are-bounded", bounds::small_ends_are_bounded),
+    ("revocations-are-bounded", bounds::revocations_are_bounded),
+    ("large-memory-is-bounded", bounds::large_memory_is_bounded),
     ("rights-only-shrink", processes::rights_only_shrink),
     ("pages-come-in", processes::pages_come_in),
     ("bad-pages-kill-alone", processes::bad_pages_kill_alone),

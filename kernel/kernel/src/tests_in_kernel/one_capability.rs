@@ -209,7 +209,7 @@ fn copies_arrive(way: Way, pair: &mut Pair) {
             let here = receiver.get(CapId(got.word0)).unwrap();
             assert_eq!(here.rights, Rights::ALL.intersection(mask), "{way:?}");
             let node = sender.get(source).unwrap().node.unwrap();
-            assert_eq!(derivation::revoke(&mut alone(), node), 1, "{way:?}: it derives from its source");
+            assert_eq!(derivation::revoke_at_once(&mut alone(), node), 1, "{way:?}: it derives from its source");
             assert_eq!(receiver.get(CapId(got.word0)).err(), Some(Status::StaleCapability));
             if let Object::Client(client) = here.object {
                 assert_eq!(client.badge, 1);
@@ -352,7 +352,7 @@ fn arrays_come_in(account: &Arc<Account>) {
     for (receiver_first, refused) in [(true, false), (true, true), (false, true)] {
         let mut paging = paging(account, 4);
         let mut server = Actor::new(account, "server");
-        let endpoint = Endpoint::new(server.process.account.hold(Resource::Objects, 1).unwrap());
+        let endpoint = Endpoint::new(server.process.account.hold(Resource::Objects, 1).unwrap()).unwrap();
         let receives = receive(server.give(Object::Endpoint(Arc::clone(&endpoint))));
         let to = paging.user.give(Object::Client(Client { endpoint, badge: 1, interface: calls::INTERFACE }));
         let sent = paging.user.give(Object::Timer);

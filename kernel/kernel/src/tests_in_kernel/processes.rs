@@ -196,14 +196,14 @@ pub fn mappings_obey(account: &Arc<Account>) {
     let node = derivation::add(Some(root), derivation::Holder::Kernel).unwrap();
     space.map(&mut alone(), backing(), (0x40_0000, 0x4000), 0, read_write, Some(node)).unwrap();
     assert_eq!(actor.read(0x40_0000, 4), [9; 4]);
-    space.unmap(&mut alone(), 0x40_1000, 0x1000).unwrap();
+    space.unmap_at_once(&mut alone(), 0x40_1000, 0x1000).unwrap();
     assert!(space.check(0x40_0000, 0x2000, false).is_err());
     assert!(space.check(0x40_2000, 0x2000, true).is_ok());
-    derivation::revoke(&mut alone(), node);
+    derivation::revoke_at_once(&mut alone(), node);
     assert!(space.check(0x40_0000, 16, false).is_ok(), "what is revoked is what derives from it");
     derivation::forget(node);
     assert!(space.check(0x40_0000, 16, false).is_ok(), "a release unmaps nothing");
-    derivation::revoke(&mut alone(), root);
+    derivation::revoke_at_once(&mut alone(), root);
     assert!(space.check(0x40_0000, 16, false).is_err());
     assert!(space.check(0x40_2000, 16, false).is_err());
     derivation::forget(root);
@@ -230,7 +230,7 @@ pub fn paging(account: &Arc<Account>, pages: u64) -> Paging {
 pub fn paging_through(account: &Arc<Account>, pages: u64, named_by: Option<NodeId>) -> Paging {
     let pager = Actor::new(account, "pager");
     let user = Actor::new(account, "user");
-    let object = Endpoint::new(pager.process.account.hold(Resource::Objects, 1).unwrap());
+    let object = Endpoint::new(pager.process.account.hold(Resource::Objects, 1).unwrap()).unwrap();
     let endpoint = pager.give(Object::Endpoint(Arc::clone(&object)));
     let client = Client { endpoint: object, badge: 3, interface: interface::PAGER };
     let memory = MemoryObject::paged(&user.process.account, pages * 4096, client, named_by).unwrap();
@@ -415,7 +415,7 @@ pub fn revoked_pagers_are_told(account: &Arc<Account>) {
     let (reply, _, bytes, window) = paging.take();
     assert_eq!(bytes, 32 * 4096);
     paging.touch(35);
-    derivation::revoke(&mut alone(), root);
+    derivation::revoke_at_once(&mut alone(), root);
     settle();
     assert_eq!(paging.pager.process.get(window).err(), Some(Status::StaleCapability), "the window is nobody's");
     let receive = Operation::Recv { endpoint: paging.endpoint.0, buffer: buffer(0, 256), caps: CapArray::default() };
@@ -436,7 +436,7 @@ pub fn revoked_pagers_are_told(account: &Arc<Account>) {
     let node = derivation::add(Some(root), derivation::Holder::Kernel).unwrap();
     let paging = paging_through(account, 1, Some(node));
     paging.touch(0);
-    derivation::revoke(&mut alone(), root);
+    derivation::revoke_at_once(&mut alone(), root);
     settle();
     let report = paging.user.report().unwrap();
     assert!(report.contains("pager failed") && report.contains("is gone"), "{report}");
@@ -472,6 +472,7 @@ pub fn the_cache_gives_way(account: &Arc<Account>) {
     paging.touch(5);
     assert_eq!(paging.number_at(5), Some(5));
     drop(paging);
+    settle();
     assert_eq!(cache::frames_held(), 0);
     assert_eq!(frames::free_count() + heap::frames(), before);
 }

@@ -42,7 +42,7 @@ fn revoke_mappings(account: &Arc<Account>, count: u64) -> u64 {
     let bookkeeping = process.account.usage()[0] - before[0];
     assert!(bookkeeping * 12 >= count * 2, "{bookkeeping} frames are charged for {} regions", count * 2);
     let start = time::tsc();
-    derivation::revoke(&mut alone(), root);
+    derivation::revoke_at_once(&mut alone(), root);
     let cost = time::tsc() - start;
     assert!(process.space.check(BASE, 1, false).is_err());
     assert!(process.space.check(BASE + 4096, 1, false).is_ok());

@@ -72,7 +72,7 @@ pub fn threads_end_alone(account: &Arc<Account>) {
     // What was put in place of its rings stays.
     let third = first.sibling(2);
     let other = memory(&first.process.account, 1, 9);
-    first.process.space.unmap(&mut alone(), third.ring, 0x1000).unwrap();
+    first.process.space.unmap_at_once(&mut alone(), third.ring, 0x1000).unwrap();
     let access = Access { read: true, ..Access::default() };
     first.process.space.map(&mut alone(), Backing::Memory(other), (third.ring, 0x1000), 0, access, None).unwrap();
     third.system_call(EXIT, [0, EXIT_THREAD, 0]);
@@ -99,7 +99,7 @@ pub fn threads_end_alone(account: &Arc<Account>) {
 /// still has its call, and its entries were in flight.
 pub fn threads_give_everything_back(account: &Arc<Account>) {
     let mut server = Actor::new(account, "server");
-    let object = Endpoint::new(server.process.account.hold(Resource::Objects, 1).unwrap());
+    let object = Endpoint::new(server.process.account.hold(Resource::Objects, 1).unwrap()).unwrap();
     let endpoint = server.give(Object::Endpoint(Arc::clone(&object)));
     let first = Actor::new(account, "spawner");
     let client = first.give(Object::Client(Client { endpoint: object, badge: 0, interface: 7 }));
@@ -267,8 +267,8 @@ pub fn threads_wait_in_every_way(account: &Arc<Account>) {
     let live = |cause: usize| {
         let first = Actor::new(account, "many");
         let mut others: Vec<Actor> = (1..7).map(|number| first.sibling(number)).collect();
-        let endpoint =
-            first.give(Object::Endpoint(Endpoint::new(first.process.account.hold(Resource::Objects, 1).unwrap())));
+        let endpoint = first
+            .give(Object::Endpoint(Endpoint::new(first.process.account.hold(Resource::Objects, 1).unwrap()).unwrap()));
         let notification = first.give(Object::Notification(Notification::new(None)));
         let timer = first.give(Object::Timer);
         let process = first.give(Object::Process(Arc::clone(&first.process)));
@@ -424,7 +424,7 @@ pub fn system_calls_share_the_lock(_: &Arc<Account>) {
 pub fn threads_share_pages(account: &Arc<Account>) {
     const PAGED: u64 = 0x100_0000;
     let mut pager = Actor::new(account, "pager");
-    let object = Endpoint::new(pager.process.account.hold(Resource::Objects, 1).unwrap());
+    let object = Endpoint::new(pager.process.account.hold(Resource::Objects, 1).unwrap()).unwrap();
     let endpoint = pager.give(Object::Endpoint(Arc::clone(&object)));
     let first = Actor::new(account, "sharing");
     let client = Client { endpoint: object, badge: 3, interface: interface::PAGER };

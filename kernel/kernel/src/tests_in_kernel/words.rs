@@ -95,7 +95,7 @@ pub fn words_are_checked(account: &Arc<Account>) {
     };
     map(Access { read: true, ..Access::default() }).unwrap();
     assert!(actor.run(1, wait(0x40_0ffc, 0)).is_empty(), "read-only memory may change by another mapping");
-    actor.process.space.unmap(&mut alone(), 0x40_0000, PAGE).unwrap();
+    actor.process.space.unmap_at_once(&mut alone(), 0x40_0000, PAGE).unwrap();
     assert!(actor.completions().is_empty(), "a wait outlives its memory");
     assert_eq!(actor.once(wait(0x40_0ffc, 0)).status, bad);
     assert_eq!(woken(&mut actor, 0x40_0ffc, 9), 1);

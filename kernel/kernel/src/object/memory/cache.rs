@@ -20,9 +20,10 @@ use spin::Mutex;
 use crate::arch::processors;
 use crate::memory::frames::{self, Frame};
 use crate::memory::reserve;
+use crate::object::budget::{Budget, cost};
 use crate::object::endpoint::Client;
-use crate::object::memory::MemoryObject;
 use crate::object::memory::page_request::PageIn;
+use crate::object::memory::{MemoryObject, emptying};
 
 /// Frames that the cache leaves free: what is kept for the kernel's heap, and some for page tables.
 pub const RESERVE: usize = reserve::FRAMES + 512;
@@ -260,24 +261,31 @@ pub fn insert(memory: &MemoryObject, first: u64, frames: Vec<Frame>) {
     }
 }
 
-/// Gives back what is in of an object that is no more, and what is held for it.
-pub fn forget(object: u64, content: &PagedContent) {
+/// Gives back what is in of an object that is no more, from a page on, and what is held for it, as far as the budget allows. Whether
+/// nothing is left; `from` is where to go on otherwise.
+pub fn forget(object: u64, content: &PagedContent, from: &mut u64, budget: &mut Budget) -> bool {
     let mut clock = CLOCK.lock();
     let mut state = content.state.lock();
-    state.let_go();
-    HOLDERS.lock().remove(&object);
-    for (_, resident) in state.pages.iter_resident() {
+    if HOLDERS.lock().remove(&object) {
+        state.let_go();
+    }
+    while budget.allows() {
+        let Some((page, resident)) = state.pages.next_resident(*from) else { return true };
+        *from = page.saturating_add(1);
         clock.remove(resident.slot);
         frames::free(resident.frame);
+        budget.spend(cost::PAGE);
     }
+    false
 }
 
-/// Makes `count` frames free beyond the reserve, as far as giving up what is held for pages to come, and then pages, helps.
-/// Whether `count`
-/// frames are free now, and what is kept for the heap.
+/// Makes `count` frames free beyond the reserve, as far as it helps to give back what is left of objects that are gone, then what is
+/// held for pages to come, and then pages. Whether `count` frames are free now, and what is kept for the heap.
 pub fn make_room(count: usize) -> bool {
     while frames::free_count() < count.saturating_add(RESERVE) {
-        if !let_one_go() && !evict_one() {
+        if emptying::is_under_way() {
+            emptying::go_on(&mut Budget::new());
+        } else if !let_one_go() && !evict_one() {
             break;
         }
     }
@@ -305,6 +313,8 @@ pub fn refill_reserve() {
 
 /// Gives up the page that was not used for longest, roughly. False where there is none.
 fn evict_one() -> bool {
+    // So each page in the clock is that of an object that there is.
+    emptying::finish();
     // Objects looked at are let go after the clock's lock, since one's end takes it.
     let mut looked_at: [Option<Arc<MemoryObject>>; LOOKED_AT] = [const { None }; LOOKED_AT];
     let mut count = 0;

@@ -143,7 +143,7 @@ impl PageIn {
             }
             core::mem::take(&mut state.waiting)
         };
-        derivation::revoke(lock, self.node);
+        derivation::revoke_at_once(lock, self.node);
         derivation::forget(self.node);
         Some(waiting)
     }

@@ -124,7 +124,9 @@ impl PartialCopy {
                 }
             });
         }
-        let content = Content::Anonymous(Mutex::new(Owned { frames, blocks: 0, shared: true, pinned: false }));
+        let mut owned = Owned::single(frames);
+        owned.shared = true;
+        let content = Content::Anonymous(Mutex::new(owned));
         MemoryObject::new(bytes, content, Some(self.charge), Some(self.object))
     }
 }

@@ -4,12 +4,14 @@ use alloc::sync::{Arc, Weak};
 
 use capos_abi::CapId;
 use capos_abi::entry::EntryWords;
+use capos_captable::NodeId;
 
 use crate::object::account::Charge;
 use crate::object::memory::MemoryObject;
 use crate::object::memory::page_request::PageIn;
 use crate::object::operation::{Enter, Kind, Operations, Outcome, Ticket};
 use crate::object::ring::{Corrupt, Ring};
+use crate::object::thread::Stopping;
 
 /// What a thread has only while it lives.
 pub(super) struct Body {
@@ -31,6 +33,19 @@ pub struct Inner {
     pub(super) deadline: Option<(u64, u64)>,
     /// An ENTER that continues when the thread next runs.
     pub(super) resume: Option<Enter>,
+    /// What is done of the entry that it works on.
+    pub(super) unfinished: Option<Unfinished>,
+    /// How far its end has come.
+    pub(super) stopping: Stopping,
+}
+
+/// What is done of an entry that takes several [steps](crate::object::budget).
+#[derive(Debug)]
+pub enum Unfinished {
+    /// A new memory object that has not all of its frames yet.
+    Memory(Arc<MemoryObject>),
+    /// The capability that is revoked, and how many have gone with it.
+    Revocation(NodeId, u32),
 }
 
 /// An entry that was taken out of the ring.

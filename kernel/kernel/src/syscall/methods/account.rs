@@ -13,12 +13,14 @@ use crate::arch::time;
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::Answer;
 use crate::object::account::{Account, Amounts, CarveError, DEEPEST, Resource};
+use crate::object::budget::Budget;
 use crate::object::capability::Object;
 use crate::object::endpoint::Endpoint;
 use crate::object::invocation::{Invocation, refused};
 use crate::object::memory::MemoryObject;
 use crate::object::notification::Notification;
 use crate::object::process::Process;
+use crate::object::thread::Unfinished;
 use crate::sched::accounting;
 
 /// The longest name of a process, in bytes.
@@ -85,7 +87,13 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         params: m::create_memory_params::Reader<'_>,
         mut results: m::create_memory_results::Builder<'_>,
     ) -> Answer {
-        let memory = MemoryObject::anonymous(self, params.get_bytes()).map_err(refused)?;
+        let memory = match cx.thread.take_unfinished() {
+            Some(Unfinished::Memory(memory)) => memory,
+            _ => MemoryObject::without_frames(self, params.get_bytes()).map_err(refused)?,
+        };
+        if !memory.fill(&mut Budget::new()).map_err(refused)? {
+            return cx.go_on_later(Unfinished::Memory(memory));
+        }
         cx.give(Object::Memory(memory), Rights::ALL, None);
         results.set_memory(capability());
         Ok(Completion::Done)
@@ -119,7 +127,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         mut results: m::create_endpoint_results::Builder<'_>,
     ) -> Answer {
         let charge = self.hold(Resource::Objects, 1).map_err(refused)?;
-        cx.give(Object::Endpoint(Endpoint::new(charge)), Rights::ALL, None);
+        cx.give(Object::Endpoint(Endpoint::new(charge).map_err(refused)?), Rights::ALL, None);
         results.set_endpoint(capability());
         Ok(Completion::Done)
     }

@@ -8,9 +8,11 @@ use capos_schema::kernel_capnp::{capability_info, capability_table as m};
 use capos_schema::kernel_dispatch::CapabilityTableKernel;
 use capos_schema::sync::{Completion, Exception};
 
+use crate::object::budget::Budget;
 use crate::object::capability::Capability;
 use crate::object::invocation::{Invocation, refused};
 use crate::object::process::Process;
+use crate::object::thread::Unfinished;
 use crate::object::{Answer, derivation};
 
 /// The table of a process.
@@ -83,7 +85,16 @@ impl CapabilityTableKernel<Invocation<'_>> for CapabilityTable<'_> {
         mut results: m::revoke_results::Builder<'_>,
     ) -> Answer {
         let capability = self.0.get(CapId(params.get_id())).map_err(refused)?;
-        results.set_count(capability.node.map_or(0, |node| derivation::revoke(cx.lock, node)));
+        let Some(node) = capability.node else { return Ok(Completion::Done) };
+        let mut count = match cx.thread.take_unfinished() {
+            Some(Unfinished::Revocation(begun, count)) if begun == node => count,
+            _ => 0,
+        };
+        if !derivation::revoke(cx.lock, node, &mut count, &mut Budget::new()) {
+            derivation::begin_revocation(node);
+            return cx.go_on_later(Unfinished::Revocation(node, count));
+        }
+        results.set_count(count);
         Ok(Completion::Done)
     }
 }

@@ -1,0 +1,67 @@
+//! Budgets of long work, which is done in steps.
+//!
+//! What ends a process, a thread or an endpoint, revokes a capability, makes a large memory object or unmaps a long range does
+//! as much as one [`Budget`] allows: that is a step. Then others have their turn: other processors acquire the kernel lock,
+//! interrupts come in, threads run. What is left continues in the name of the calling thread
+//! ([`Progress::Unfinished`](crate::object::operation::Progress)), or of nobody ([`crate::object::reaper`]).
+
+/// The instructions that a step may still take, roughly.
+#[derive(Debug)]
+pub struct Budget {
+    left: u32,
+}
+
+impl Budget {
+    /// Those of a whole step. A piece of work that was begun is finished, so a step may take more.
+    const INSTRUCTIONS: u32 = 30_000;
+
+    /// That of a whole step.
+    pub const fn new() -> Self {
+        Self { left: Self::INSTRUCTIONS }
+    }
+
+    /// That of work which is itself a piece of a step.
+    pub const fn short() -> Self {
+        Self { left: Self::INSTRUCTIONS / 5 }
+    }
+
+    /// Whether one more piece of work may begin.
+    pub const fn allows(&self) -> bool {
+        self.left > 0
+    }
+
+    /// A piece of work took about so many instructions, see [`cost`].
+    pub const fn spend(&mut self, instructions: u32) {
+        self.left = self.left.saturating_sub(instructions);
+    }
+}
+
+/// About how many instructions a piece of work takes, at most.
+pub mod cost {
+    /// An entry on the fast path.
+    pub const SHORT_ENTRY: u32 = 600;
+    /// An entry on the slow path, without what its method does.
+    pub const ENTRY: u32 = 3_000;
+    /// Looking at one place of a list that holds nothing.
+    pub const LOOK: u32 = 30;
+    /// Looking at a process, and at the accounts above its own.
+    pub const PROCESS: u32 = 200;
+    /// Giving back a frame.
+    pub const FREE: u32 = 90;
+    /// Giving back a block of frames.
+    pub const BLOCK: u32 = 600;
+    /// Giving back a page of the page cache.
+    pub const PAGE: u32 = 300;
+    /// Filling a frame with zeros, and taking it before.
+    pub const ZERO: u32 = 900;
+    /// Ending an operation, and telling who waits for that.
+    pub const OPERATION: u32 = 900;
+    /// Handing up what derives from a capability that is revoked.
+    pub const JOINT: u32 = 2_500;
+    /// Ending a capability, with what only that kept.
+    pub const CAPABILITY: u32 = 1_000;
+    /// Taking a region, or the mapping that it shows, out of an address space, but for its pages.
+    pub const REGION: u32 = 1_200;
+    /// Unmapping a page.
+    pub const UNMAP: u32 = 20;
+}

@@ -1,0 +1,327 @@
+//! How long the kernel lock is held exclusively by what takes long, with the largest tables that the accounts of these tests allow.
+//! The scenario counts instructions in place of time.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use capos_abi::entry::{Buffer, CapArray, Operation};
+use capos_abi::ring::RingLayout;
+use capos_abi::{CapId, Rights, Status};
+use capos_schema::{kernel_capnp as schema, kernel_dispatch as interface};
+
+use super::bench::{Actor, alone, buffer, settle, status};
+use crate::arch::time;
+use crate::events::reap;
+use crate::ipc;
+use crate::log;
+use crate::memory::page_table::Access;
+use crate::object::account::{Account, Resource};
+use crate::object::address_space::Backing;
+use crate::object::capability::Object;
+use crate::object::endpoint::{Client, Endpoint};
+use crate::object::memory::MemoryObject;
+use crate::object::notification::Notification;
+use crate::object::operation::{Call, Progress};
+use crate::object::process::{Cause, End, Process};
+use crate::object::thread::{Start, Thread};
+use crate::object::{derivation, reaper};
+use crate::sched::scheduler;
+use crate::syscall;
+
+/// No step takes more instructions.
+const BOUND: u64 = 50_000;
+/// What the measured processes may hold.
+const LIMITS: [u64; 5] = [40_000, 8192, 40, 4, 2048];
+const BASE: u64 = 0x1000_0000;
+const PAGE: u64 = 4096;
+const READ: Access = Access { read: true, write: false, execute: false, device: false };
+
+/// Does all steps, of which none may take too long.
+fn measure(what: &str, step: impl FnMut() -> bool) {
+    measure_between(what, || {}, step);
+}
+
+/// The same; something else happens before each step.
+fn measure_between(what: &str, mut before: impl FnMut(), mut step: impl FnMut() -> bool) {
+    let (mut steps, mut longest, mut all, mut done) = (0, 0, 0, false);
+    while !done {
+        before();
+        let start = time::tsc();
+        done = step();
+        let took = time::tsc() - start;
+        longest = longest.max(took);
+        all += took;
+        steps += 1;
+    }
+    log!("{what}: {steps} steps of {} instructions on average, {longest} in the longest", all / steps);
+    assert!(steps > 1, "{what} takes one step, so nothing is shown");
+    assert!(longest <= BOUND, "{what}: {longest} instructions in one step");
+}
+
+/// What must end ends.
+fn measure_end(what: &str) {
+    measure(what, || {
+        reap::step(&mut alone());
+        !reaper::has_rest()
+    });
+    settle();
+}
+
+fn process(account: &Arc<Account>) -> Arc<Process> {
+    Process::new(String::from("large"), account.carve(LIMITS, 0).unwrap(), None).unwrap()
+}
+
+fn doom(process: &Process) {
+    process.doom(&mut alone(), End { cause: Cause::Exited, code: 0, report: String::new() });
+}
+
+fn thread(process: &Arc<Process>, ring: u64, completions: u32) -> Arc<Thread> {
+    let layout = RingLayout::new(2, completions).unwrap();
+    let start = Start { entry: 0, stack: 0, arguments: [0, 0], ring, layout, thread_pointer: 0 };
+    scheduler::new_thread(&mut alone(), process, start).unwrap()
+}
+
+/// A thread with as many waits at a notification as its ring has completions.
+fn busy_thread(process: &Arc<Process>, ring: u64, completions: u32) -> Arc<Thread> {
+    let thread = thread(process, ring, completions);
+    let cap = process.insert(Object::Notification(Notification::new(None)), Rights::ALL, None).unwrap();
+    for tag in 0..u64::from(completions) {
+        assert!(matches!(ipc::wait(&mut alone(), &thread, tag, cap), Progress::Pending));
+    }
+    thread
+}
+
+/// Shows an object of so many pages at an address, in small pages.
+fn show(process: &Arc<Process>, address: u64, pages: u64, through: Option<capos_captable::NodeId>) {
+    // One page aside, so that no large page can be shown.
+    let memory = MemoryObject::anonymous(&process.account, (pages + 1) * PAGE).unwrap();
+    let range = (address, pages * PAGE);
+    process.space.map(&mut alone(), Backing::Memory(memory), range, PAGE, READ, through).unwrap();
+}
+
+/// The end of processes with many capabilities, threads, operations, mappings and pages.
+pub fn ends_are_bounded(account: &Arc<Account>) {
+    let many = process(account);
+    while many.account.usage()[1] < 8000 {
+        many.insert(Object::Timer, Rights::ALL, None).unwrap();
+    }
+    doom(&many);
+    measure_end("the end of a process with 8000 capabilities");
+
+    let busy = process(account);
+    for number in 0..32 {
+        busy_thread(&busy, BASE + number * 0x10_0000, 512);
+    }
+    doom(&busy);
+    measure_end("the end of a process with 32 threads and 16384 operations");
+
+    let mapped = process(account);
+    let memory = MemoryObject::anonymous(&mapped.account, PAGE).unwrap();
+    for page in 0..10_000 {
+        let range = (BASE + 2 * page * PAGE, PAGE);
+        let backing = Backing::Memory(Arc::clone(&memory));
+        mapped.space.map(&mut alone(), backing, range, 0, READ, None).unwrap();
+    }
+    drop(memory);
+    doom(&mapped);
+    measure_end("the end of a process with 10000 mappings");
+
+    let large = process(account);
+    show(&large, BASE, 16_000, None);
+    doom(&large);
+    measure_end("the end of a process with 16000 pages");
+
+    let server = process(account);
+    for number in 0..500 {
+        let object = server.account.hold(Resource::Objects, 1).unwrap();
+        server.insert(Object::Endpoint(Endpoint::new(object).unwrap()), Rights::ALL, None).unwrap();
+        assert!(number < 500);
+    }
+    doom(&server);
+    measure_end("the end of a process with 500 endpoints");
+}
+
+/// The end of one thread among others, and of an endpoint.
+pub fn small_ends_are_bounded(account: &Arc<Account>) {
+    let process = process(account);
+    let (_other, busy) = (thread(&process, BASE, 16), busy_thread(&process, BASE + 0x100_0000, 4096));
+    let start = time::tsc();
+    scheduler::kill(&mut alone(), &busy, &process);
+    assert!(time::tsc() - start <= BOUND);
+    measure_end("the end of a thread with 4096 operations");
+    assert_eq!((process.thread_count(), busy.in_flight()), (1, 0));
+    assert!(busy.handle.ending.has_come());
+
+    // Calls of one thread that nobody has taken.
+    let client = thread(&process, BASE + 0x300_0000, 2048);
+    let object = process.account.hold(Resource::Objects, 1).unwrap();
+    let endpoint = Endpoint::new(object).unwrap();
+    let receives = process.insert(Object::Endpoint(Arc::clone(&endpoint)), Rights::ALL, None).unwrap();
+    let caller = Client { endpoint: Arc::clone(&endpoint), badge: 0, interface: 7 };
+    let (params, results) = (Buffer::default(), Buffer::default());
+    let call = Call { interface: 7, method: 0, params, results, caps: CapArray::default() };
+    for tag in 0..2048 {
+        let called = ipc::call(&mut alone(), &client, tag, CapId(0), caller.clone(), call);
+        assert!(matches!(called, Progress::Pending));
+    }
+    let start = time::tsc();
+    process.release(&mut alone(), receives).unwrap();
+    assert!(time::tsc() - start <= BOUND);
+    measure_end("the end of an endpoint with 2048 calls");
+    assert_eq!(client.in_flight(), 0);
+    doom(&process);
+    settle();
+}
+
+/// Runs an entry to its end, a step at a time.
+fn run(what: &str, actor: &mut Actor, operation: Operation) -> (i32, u32) {
+    actor.push(1, operation);
+    let mut begun = false;
+    measure(what, || {
+        match core::mem::replace(&mut begun, true) {
+            true => syscall::resume(&mut alone(), &actor.thread),
+            false => {
+                actor.enter(0);
+            }
+        }
+        !actor.thread.has_resume()
+    });
+    let completions = actor.completions();
+    assert_eq!(completions.len(), 1);
+    (completions[0].status, completions[0].length)
+}
+
+fn call(actor: &Actor, cap: CapId, (interface, method): (u64, u16), params: Buffer) -> Operation {
+    assert!(params.length > 0, "{:?}", actor.process);
+    let caps = CapArray { address: super::bench::SCRATCH + 0x2000, sent: 0, accepted: 1 };
+    Operation::Call { cap: cap.0, interface, method, params, results: buffer(0x1000, 0x1000), caps }
+}
+
+/// Revocation of everything that can derive from a capability.
+pub fn revocations_are_bounded(account: &Arc<Account>) {
+    let before = derivation::count();
+    let mut owner = Actor::new(account, "owner");
+    let holder = process(account);
+    let root = owner.give(Object::Timer);
+    let node = owner.process.get(root).unwrap().node.unwrap();
+    // A chain, and a star at its end.
+    let mut last = node;
+    let mut ids = alloc::vec::Vec::new();
+    for number in 0..6000 {
+        let id = holder.insert(Object::Timer, Rights::ALL, Some(last)).unwrap();
+        ids.push(id);
+        if number < 2000 {
+            last = holder.get(id).unwrap().node.unwrap();
+        }
+    }
+    // Much in flight through one of them, and a mapping of many pages.
+    let thread = thread(&holder, BASE, 1024);
+    let waited = holder.insert(Object::Notification(Notification::new(None)), Rights::ALL, Some(last)).unwrap();
+    for tag in 0..1024 {
+        assert!(matches!(ipc::wait(&mut alone(), &thread, tag, waited), Progress::Pending));
+    }
+    show(&holder, BASE + 0x100_0000, 12_000, Some(last));
+    let table = owner.give(Object::Table(Arc::clone(&owner.process)));
+    let params = owner.params(|params| {
+        params.init_as::<schema::capability_table::revoke_params::Builder<'_>>().set_id(root.0);
+    });
+    let revoke = call(&owner, table, (interface::CAPABILITY_TABLE, 3), params);
+    let mut others = 0;
+    owner.push(1, revoke);
+    owner.enter(0);
+    let what = "the revocation of 6001 capabilities, 1024 operations and 12000 pages";
+    let add = || {
+        // Who still holds some of it cannot make it longer.
+        if let Some(kept) = ids.iter().rev().find_map(|id| holder.get(*id).ok()) {
+            let refused = holder.insert(kept.object, Rights::ALL, kept.node).err();
+            // Overloaded: it lies too deep to tell.
+            assert!(matches!(refused, Some(Status::StaleCapability | Status::Overloaded)), "{refused:?}");
+            others += 1;
+        }
+    };
+    measure_between(what, add, || {
+        syscall::resume(&mut alone(), &owner.thread);
+        !owner.thread.has_resume()
+    });
+    let completions = owner.completions();
+    assert_eq!((completions.len(), completions[0].status), (1, 0));
+    let results = owner.read(super::bench::SCRATCH + 0x1000, 16);
+    assert_eq!(u32::from_le_bytes(results[8..12].try_into().unwrap()), 6001);
+    assert!(others > 10);
+    assert_eq!((holder.capability_count(), thread.in_flight()), (0, 0));
+    assert!(holder.space.check(BASE + 0x100_0000, 1, false).is_err());
+    // It is over: something can derive from it again.
+    holder.insert(Object::Timer, Rights::ALL, Some(node)).unwrap();
+
+    // One that ends with its thread refuses nothing any more.
+    let middle = holder.insert(Object::Timer, Rights::ALL, Some(node)).unwrap();
+    let middle = holder.get(middle).unwrap().node;
+    for _ in 0..1000 {
+        holder.insert(Object::Timer, Rights::ALL, middle).unwrap();
+    }
+    owner.push(2, revoke);
+    owner.enter(0);
+    assert!(owner.thread.has_resume());
+    drop(owner);
+    let left = holder.capability_count();
+    assert!(left > 0, "the owner ended before its revocation did");
+    if let Some(kept) = holder.capabilities().unwrap().last() {
+        holder.insert(Object::Timer, Rights::ALL, kept.1.node).unwrap();
+    }
+    doom(&holder);
+    settle();
+    assert_eq!(derivation::count(), before);
+}
+
+/// Making large memory, and unmapping it.
+pub fn large_memory_is_bounded(account: &Arc<Account>) {
+    let own = account.carve(LIMITS, 0).unwrap();
+    let mut actor = Actor::new(account, "user");
+    let paid = actor.give(Object::Account(Arc::clone(&own)));
+    let params = actor.params(|params| {
+        params.init_as::<schema::resource_account::create_memory_params::Builder<'_>>().set_bytes(16_000 * PAGE);
+    });
+    let create = call(&actor, paid, (interface::RESOURCE_ACCOUNT, 0), params);
+    assert_eq!(run("making 16000 pages of memory", &mut actor, create).0, 0);
+    let received = actor.received_caps(super::bench::SCRATCH + 0x2000, 1);
+    let object = actor.process.get(received[0]).unwrap().object;
+    let memory = if let Object::Memory(memory) = object { Some(memory) } else { None }.unwrap();
+    assert_eq!((memory.bytes(), memory.resident_pages()), (16_000 * PAGE, 16_000));
+    actor.process.release(&mut alone(), received[0]).unwrap();
+    drop(memory);
+    measure_end("giving 16000 pages back");
+    assert_eq!(own.usage(), [0; 5]);
+
+    let refused = actor.params(|params| {
+        params.init_as::<schema::resource_account::create_memory_params::Builder<'_>>().set_bytes(50_000 * PAGE);
+    });
+    let create = call(&actor, paid, (interface::RESOURCE_ACCOUNT, 0), refused);
+    assert!(actor.once(create).status > 0);
+
+    // One whose thread ends in the middle leaves nothing.
+    let params = actor.params(|params| {
+        params.init_as::<schema::resource_account::create_memory_params::Builder<'_>>().set_bytes(16_000 * PAGE);
+    });
+    actor.push(1, call(&actor, paid, (interface::RESOURCE_ACCOUNT, 0), params));
+    actor.enter(0);
+    assert!(actor.thread.has_resume() && own.usage()[0] == 16_000);
+    drop(actor);
+    assert_eq!(own.usage(), [0; 5]);
+
+    let rich = process(account);
+    let mut actor = Actor::new(account, "user");
+    let space = actor.give(Object::Space(Arc::clone(&rich.space)));
+    show(&rich, BASE, 16_000, None);
+    let params = actor.params(|params| {
+        let mut params = params.init_as::<schema::address_space::unmap_params::Builder<'_>>();
+        params.set_address(BASE);
+        params.set_length(15_999 * PAGE);
+    });
+    let unmap = call(&actor, space, (interface::ADDRESS_SPACE, 1), params);
+    assert_eq!(run("unmapping 15999 pages", &mut actor, unmap).0, 0);
+    assert!(rich.space.check(BASE + 15_999 * PAGE, 1, false).is_ok());
+    assert!(rich.space.check(BASE + 15_998 * PAGE, 1, false).is_err());
+    assert_eq!(status(Status::Ok), 0);
+    doom(&rich);
+    settle();
+}

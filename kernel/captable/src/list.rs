@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::pool::Pool;
+
 const NIL: u32 = u32::MAX;
 
 /// Identifies one element of a [`KeyedList`] while it is in the list.
@@ -28,11 +30,18 @@ struct Element<T> {
 
 /// Places that an empty list keeps.
 const KEPT: usize = 8;
+/// Places in one allocation.
+const NEAR: usize = 32;
+const NEAR_INDICES: u32 = NEAR as u32;
+/// Places that are allocated together behind those.
+const CHUNK: usize = 16;
 
-/// The list. Elements are in one allocation that is reused, so a list that stays short allocates no
-/// more; one that was long frees its memory when it is empty.
+/// The list. The first elements are in one allocation that is reused, so a list that stays short allocates no
+/// more. Those behind them are in a pool: of a list that was long, only the places near elements that are left stay.
 pub struct KeyedList<T> {
     elements: Vec<Element<T>>,
+    /// The elements behind them. All of its places are in use.
+    far: Pool<Element<T>, CHUNK>,
     /// The generation that is given out next; none is ever given out twice.
     generation: u64,
     head: u32,
@@ -53,7 +62,16 @@ impl<T> KeyedList<T> {
     /// An empty list; allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { elements: Vec::new(), generation: 0, head: NIL, tail: NIL, free: NIL, length: 0, held: 0 }
+        Self {
+            elements: Vec::new(),
+            far: Pool::new(),
+            generation: 0,
+            head: NIL,
+            tail: NIL,
+            free: NIL,
+            length: 0,
+            held: 0,
+        }
     }
 
     /// How many elements there are.
@@ -68,16 +86,25 @@ impl<T> KeyedList<T> {
         self.length == 0
     }
 
+    /// The element at a place.
+    #[inline(always)]
+    fn at(&mut self, index: u32) -> Option<&mut Element<T>> {
+        match self.elements.get_mut(index as usize) {
+            None if index != NIL => far(&mut self.far, index),
+            near => near,
+        }
+    }
+
     /// Appends an element. `None`, and the value is lost, if there is no memory for it.
     #[inline(always)]
     pub fn push(&mut self, value: T) -> Option<ListKey> {
         let (index, generation) = self.place(value)?;
         let tail = core::mem::replace(&mut self.tail, index);
-        match self.elements.get_mut(tail as usize) {
+        match self.at(tail) {
             Some(last) => last.next = index,
             None => self.head = index,
         }
-        if let Some(element) = self.elements.get_mut(index as usize) {
+        if let Some(element) = self.at(index) {
             element.previous = tail;
         }
         Some(ListKey { index, generation })
@@ -88,7 +115,7 @@ impl<T> KeyedList<T> {
     pub fn push_first(&mut self, value: T) -> Option<ListKey> {
         let (index, generation) = self.place(value)?;
         let head = self.lead(index);
-        if let Some(element) = self.elements.get_mut(index as usize) {
+        if let Some(element) = self.at(index) {
             element.next = head;
         }
         Some(ListKey { index, generation })
@@ -98,7 +125,7 @@ impl<T> KeyedList<T> {
     #[inline(always)]
     fn lead(&mut self, index: u32) -> u32 {
         let head = core::mem::replace(&mut self.head, index);
-        match self.elements.get_mut(head as usize) {
+        match self.at(head) {
             Some(first) => first.previous = index,
             None => self.tail = index,
         }
@@ -113,9 +140,10 @@ impl<T> KeyedList<T> {
         }
         let index = self.free;
         let generation = self.next_generation();
-        let element = self.elements.get_mut(index as usize)?;
-        self.free = element.next;
+        let element = self.at(index)?;
+        let free = element.next;
         *element = Element { generation, next: NIL, previous: NIL, value: Some(value) };
+        self.free = free;
         self.length = self.length.wrapping_add(1);
         Some((index, generation))
     }
@@ -129,10 +157,14 @@ impl<T> KeyedList<T> {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) -> Option<()> {
-        let index = u32::try_from(self.elements.len()).ok().filter(|index| *index != NIL)?;
-        self.elements.try_reserve(1).ok()?;
-        self.elements.push(Element { generation: 0, next: NIL, previous: NIL, value: None });
-        self.free = index;
+        let element = Element { generation: 0, next: NIL, previous: NIL, value: None };
+        self.free = if self.elements.len() < NEAR {
+            self.elements.try_reserve(1).ok()?;
+            self.elements.push(element);
+            u32::try_from(self.elements.len()).ok()?.checked_sub(1)?
+        } else {
+            self.far.insert(element)?.checked_add(NEAR_INDICES).filter(|index| *index != NIL)?
+        };
         Some(())
     }
 
@@ -149,7 +181,7 @@ impl<T> KeyedList<T> {
         let index = held.index;
         let generation = self.next_generation();
         let head = self.lead(index);
-        if let Some(element) = self.elements.get_mut(index as usize) {
+        if let Some(element) = self.at(index) {
             *element = Element { generation, next: head, previous: NIL, value: Some(value) };
         }
         self.held = self.held.wrapping_sub(1);
@@ -167,7 +199,9 @@ impl<T> KeyedList<T> {
     #[must_use]
     #[inline(always)]
     pub fn front(&self) -> Option<&T> {
-        self.elements.get(self.head as usize).and_then(|element| element.value.as_ref())
+        let near = self.elements.get(self.head as usize);
+        let first = near.or_else(|| self.far.get(self.head.checked_sub(NEAR_INDICES)?))?;
+        first.value.as_ref()
     }
 
     /// Takes the first element.
@@ -181,7 +215,7 @@ impl<T> KeyedList<T> {
 
     /// Takes the element with this key, if it is still in the list.
     pub fn remove(&mut self, key: ListKey) -> Option<T> {
-        if self.elements.get(key.index as usize)?.generation != key.generation {
+        if self.at(key.index)?.generation != key.generation {
             return None;
         }
         let value = self.unlink(key.index)?;
@@ -199,18 +233,22 @@ impl<T> KeyedList<T> {
     /// Takes the value out of a place and the place out of the order.
     #[inline(always)]
     fn unlink(&mut self, index: u32) -> Option<T> {
-        let element = self.elements.get_mut(index as usize)?;
+        let element = self.at(index)?;
         let value = element.value.take()?;
         let (next, previous) = (element.next, element.previous);
-        match self.elements.get_mut(previous as usize) {
+        self.length = self.length.wrapping_sub(1);
+        if next == NIL && previous == NIL {
+            (self.head, self.tail) = (NIL, NIL);
+            return Some(value);
+        }
+        match self.at(previous) {
             Some(before) => before.next = next,
             None => self.head = next,
         }
-        match self.elements.get_mut(next as usize) {
+        match self.at(next) {
             Some(after) => after.previous = previous,
             None => self.tail = previous,
         }
-        self.length = self.length.wrapping_sub(1);
         Some(value)
     }
 
@@ -220,19 +258,38 @@ impl<T> KeyedList<T> {
         if self.length == 0 && self.held == 0 && self.elements.len() > KEPT {
             return self.give_back();
         }
-        let free = core::mem::replace(&mut self.free, index);
-        if let Some(element) = self.elements.get_mut(index as usize) {
-            element.next = free;
+        let free = self.free;
+        match self.elements.get_mut(index as usize) {
+            Some(element) => {
+                element.next = free;
+                self.free = index;
+            }
+            None => self.give_back_far(index),
         }
+    }
+
+    /// Gives a place behind the first ones back.
+    #[cold]
+    #[inline(never)]
+    fn give_back_far(&mut self, index: u32) {
+        let place = index.checked_sub(NEAR_INDICES).and_then(|place| self.far.remove(place));
+        drop(place);
     }
 
     /// Gives the places of an empty list back.
     #[cold]
     #[inline(never)]
     fn give_back(&mut self) {
-        self.elements = Vec::new();
+        (self.elements, self.far) = (Vec::new(), Pool::new());
         self.free = NIL;
     }
+}
+
+/// The element at a place behind the first ones.
+#[cold]
+#[inline(never)]
+fn far<T>(far: &mut Pool<Element<T>, CHUNK>, index: u32) -> Option<&mut Element<T>> {
+    far.get_mut(index.checked_sub(NEAR_INDICES)?)
 }
 
 #[cfg(test)]
@@ -257,12 +314,30 @@ mod tests {
         assert_eq!((list.elements.capacity(), list.held), (0, 0));
     }
 
+    #[test]
+    fn what_is_left_of_a_long_list_keeps_little_memory() {
+        let mut list = KeyedList::new();
+        let keys: Vec<_> = (0..10_000).map(|number| list.push(number).unwrap()).collect();
+        for (number, key) in keys.into_iter().enumerate() {
+            // One of each hundred stays.
+            if number % 100 != 0 {
+                assert_eq!(list.remove(key), Some(number));
+            }
+        }
+        assert_eq!(list.len(), 100);
+        assert!(list.far.spare_bytes() < 1200 * list.len(), "{}", list.far.spare_bytes());
+        for number in 0..100 {
+            assert_eq!(list.pop(), Some(100 * number));
+        }
+        assert_eq!((list.elements.capacity(), list.far.spare_bytes()), (0, 0));
+    }
+
     proptest! {
         /// Against a vector.
         #[test]
-        fn agrees_with_a_vector(operations in prop::collection::vec((0_u8..8, any::<u16>()), 0..300)) {
+        fn agrees_with_a_vector(operations in prop::collection::vec((0_u8..8, any::<u16>()), 0..300), many in 0_u16..100) {
             let mut list = KeyedList::new();
-            let mut model: Vec<(ListKey, u16)> = Vec::new();
+            let mut model: Vec<(ListKey, u16)> = (0..many).map(|number| (list.push(number).unwrap(), number)).collect();
             let mut dead: Vec<ListKey> = Vec::new();
             let mut taken: Vec<(Held, u16)> = Vec::new();
             for (operation, number) in operations {

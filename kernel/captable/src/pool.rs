@@ -4,10 +4,8 @@ use alloc::vec::Vec;
 
 /// No element, no chunk.
 pub(crate) const NIL: u32 = u32::MAX;
-/// Elements of a chunk.
-const CHUNK: usize = 32;
-/// The same, of indices.
-const STRIDE: u32 = CHUNK as u32;
+/// Elements of a chunk, if nothing else is said.
+pub(crate) const CHUNK: usize = 32;
 /// Places for chunks that are kept in any case.
 const FEWEST: usize = 4;
 
@@ -33,14 +31,14 @@ impl<T> Chunk<T> {
         Self { slots: Vec::new(), empty: NIL, used: 0, next: NIL, previous: NIL }
     }
 
-    const fn is_full(&self) -> bool {
-        self.used == CHUNK
+    const fn is_full(&self, size: usize) -> bool {
+        self.used == size
     }
 }
 
 /// The pool. Empty chunks are freed, and so are the places of chunks at its end. So a pool that has
-/// once been large is small again when its elements are few.
-pub struct Pool<T> {
+/// once been large is small again when its elements are few. A chunk has room for `SIZE` elements, at least one.
+pub struct Pool<T, const SIZE: usize = CHUNK> {
     chunks: Vec<Chunk<T>>,
     /// First chunk with room.
     room: u32,
@@ -71,22 +69,25 @@ pub fn shrink<T>(vector: &mut Vec<T>, fewest: usize) {
     }
 }
 
-fn split(index: u32) -> (u32, usize) {
-    (index / STRIDE, index as usize % CHUNK)
-}
-
-/// The index of a place: [`Pool::grow`] makes no more chunks than there are indices for.
-const fn join(number: u32, offset: u32) -> u32 {
-    number.wrapping_mul(STRIDE).wrapping_add(offset)
-}
-
-impl<T> Default for Pool<T> {
+impl<T, const SIZE: usize> Default for Pool<T, SIZE> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Pool<T> {
+impl<T, const SIZE: usize> Pool<T, SIZE> {
+    /// The elements of a chunk, of indices.
+    const STRIDE: u32 = SIZE as u32;
+
+    fn split(index: u32) -> (u32, usize) {
+        (index / Self::STRIDE, index as usize % SIZE)
+    }
+
+    /// The index of a place: [`Pool::grow`] makes no more chunks than there are indices for.
+    const fn join(number: u32, offset: u32) -> u32 {
+        number.wrapping_mul(Self::STRIDE).wrapping_add(offset)
+    }
+
     /// An empty pool; allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
@@ -109,7 +110,7 @@ impl<T> Pool<T> {
     /// them for the same elements.
     #[must_use]
     pub const fn spare_bytes(&self) -> usize {
-        let places = self.whole.saturating_mul(CHUNK).saturating_sub(self.length);
+        let places = self.whole.saturating_mul(SIZE).saturating_sub(self.length);
         let list = self.chunks.capacity().saturating_mul(size_of::<Chunk<T>>());
         places.saturating_mul(size_of::<Slot<T>>()).saturating_add(list)
     }
@@ -134,19 +135,19 @@ impl<T> Pool<T> {
             offset
         };
         chunk.used = chunk.used.wrapping_add(1);
-        if chunk.is_full() {
+        if chunk.is_full(SIZE) {
             self.unlink(List::Room, number);
         }
         self.length = self.length.wrapping_add(1);
-        Some(join(number, offset))
+        Some(Self::join(number, offset))
     }
 
     /// Makes one chunk with room.
     fn grow(&mut self) -> Option<()> {
         let mut slots = Vec::new();
-        slots.try_reserve_exact(CHUNK).ok()?;
+        slots.try_reserve_exact(SIZE).ok()?;
         if self.hole == NIL {
-            let number = u32::try_from(self.chunks.len()).ok().filter(|number| *number < NIL / STRIDE)?;
+            let number = u32::try_from(self.chunks.len()).ok().filter(|number| *number < NIL / Self::STRIDE)?;
             self.chunks.try_reserve(1).ok()?;
             self.chunks.push(Chunk::hole());
             self.link(List::Hole, number);
@@ -164,11 +165,11 @@ impl<T> Pool<T> {
     /// The first element at this index or after it, with its index.
     #[must_use]
     pub fn at_or_after(&self, index: u32) -> Option<(u32, &T)> {
-        let (first, mut offset) = split(index);
+        let (first, mut offset) = Self::split(index);
         for (number, chunk) in (first..).zip(self.chunks.get(first as usize..)?) {
             for (at, slot) in (0_u32..).zip(&chunk.slots).skip(offset) {
                 if let Slot::Full(value) = slot {
-                    return Some((join(number, at), value));
+                    return Some((Self::join(number, at), value));
                 }
             }
             offset = 0;
@@ -179,7 +180,7 @@ impl<T> Pool<T> {
     /// The element at this index.
     #[must_use]
     pub fn get(&self, index: u32) -> Option<&T> {
-        let (number, offset) = split(index);
+        let (number, offset) = Self::split(index);
         match self.chunks.get(number as usize)?.slots.get(offset)? {
             Slot::Full(value) => Some(value),
             Slot::Empty(_) => None,
@@ -188,7 +189,7 @@ impl<T> Pool<T> {
 
     /// The same, to change it.
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
-        let (number, offset) = split(index);
+        let (number, offset) = Self::split(index);
         match self.chunks.get_mut(number as usize)?.slots.get_mut(offset)? {
             Slot::Full(value) => Some(value),
             Slot::Empty(_) => None,
@@ -197,9 +198,9 @@ impl<T> Pool<T> {
 
     /// Takes an element out.
     pub fn remove(&mut self, index: u32) -> Option<T> {
-        let (number, offset) = split(index);
+        let (number, offset) = Self::split(index);
         let chunk = self.chunks.get_mut(number as usize)?;
-        let was_full = chunk.is_full();
+        let was_full = chunk.is_full(SIZE);
         let slot = chunk.slots.get_mut(offset).filter(|slot| matches!(slot, Slot::Full(_)))?;
         let taken = core::mem::replace(slot, Slot::Empty(chunk.empty));
         chunk.empty = u32::try_from(offset).unwrap_or(NIL);
@@ -276,7 +277,7 @@ mod tests {
         /// Against a map, with memory that follows the number of elements.
         #[test]
         fn agrees_with_a_map(operations in prop::collection::vec((0_u8..8, any::<u16>()), 0..600)) {
-            let mut pool = Pool::new();
+            let mut pool = Pool::<_>::new();
             let mut model: HashMap<u32, u16> = HashMap::new();
             for (operation, number) in operations {
                 // Phases of growth and of decline.
@@ -317,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_was_large_is_small_again() {
-        let mut pool = Pool::new();
+        let mut pool = Pool::<_>::new();
         let kept = pool.insert(0).unwrap();
         let many: Vec<u32> = (1..10_000).map(|number| pool.insert(number).unwrap()).collect();
         assert!(pool.chunks.capacity() >= 10_000 / CHUNK);

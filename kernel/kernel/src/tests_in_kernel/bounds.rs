@@ -20,6 +20,7 @@ use crate::object::address_space::Backing;
 use crate::object::capability::Object;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::memory::MemoryObject;
+use crate::object::memory::partial_copy::PartialCopy;
 use crate::object::notification::Notification;
 use crate::object::operation::{Call, Progress};
 use crate::object::process::{Cause, End, Process};
@@ -323,5 +324,35 @@ pub fn large_memory_is_bounded(account: &Arc<Account>) {
     assert!(rich.space.check(BASE + 15_998 * PAGE, 1, false).is_err());
     assert_eq!(status(Status::Ok), 0);
     doom(&rich);
+    settle();
+}
+
+/// What is done in one piece takes so long for each page, capability or process that it touches; docs/limits.md names it.
+pub fn whole_pieces_are_known(account: &Arc<Account>) {
+    let piece = |what: &str, count: u64, most: u64, act: &mut dyn FnMut()| {
+        let start = time::tsc();
+        act();
+        let each = (time::tsc() - start) / count;
+        log!("{what}: {each} instructions each, for {count}");
+        assert!(each <= most, "{what}: {each} instructions each");
+    };
+    let process = process(account);
+    let memory = MemoryObject::anonymous(&process.account, 16_001 * PAGE).unwrap();
+    let range = (BASE, 16_000 * PAGE);
+    piece("mapping pages", 16_000, 40, &mut || {
+        let backing = Backing::Memory(Arc::clone(&memory));
+        process.space.map(&mut alone(), backing, range, PAGE, READ, None).unwrap();
+    });
+    piece("copying pages", 16_000, 120, &mut || {
+        drop(PartialCopy::new(&memory, &process.account, 1, 16_000).unwrap().finish(&memory));
+    });
+    for _ in 0..1500 {
+        process.insert(Object::Timer, Rights::ALL, None).unwrap();
+    }
+    piece("telling capabilities", 1500, 150, &mut || {
+        assert_eq!(process.capabilities().unwrap().len(), 1500);
+    });
+    drop(memory);
+    doom(&process);
     settle();
 }

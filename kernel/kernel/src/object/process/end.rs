@@ -13,6 +13,7 @@ use crate::object::account::Resource;
 use crate::object::address_space;
 use crate::object::budget::{Budget, cost};
 use crate::object::derivation;
+use crate::object::memory::emptying;
 use crate::object::reaper::{self, Doomed};
 use crate::object::thread::Thread;
 
@@ -168,7 +169,11 @@ impl Process {
         if remains.space.as_mut().is_some_and(|left| !left.give_back(&self.space, budget)) {
             return None;
         }
+        remains.space = None;
         // Who learns of the end finds that given back which ends with it.
+        if !emptying::go_on(budget) {
+            return None;
+        }
         self.account.retire();
         self.account.close_cpu();
         ALIVE.fetch_sub(1, Ordering::Relaxed);

@@ -143,8 +143,12 @@ fn written(call: &Call) -> String {
     format!("Call of the tool {}: {}", call.name, call.arguments)
 }
 
-/// The tool that a result is of: that of the last call before it with its id, since ids may come again.
-pub fn called<'m>(messages: &'m [Message], result: &Message) -> Option<&'m str> {
+/// The tool that a result is of: the one that it names, or that of the last call before it with its id, since ids may come
+/// again.
+pub fn called<'m>(messages: &'m [Message], result: &'m Message) -> Option<&'m str> {
+    if !result.tool.is_empty() {
+        return Some(&result.tool);
+    }
     let before = messages.iter().position(|message| core::ptr::eq(message, result)).unwrap_or(messages.len());
     let mut calls = messages.get(..before)?.iter().rev().flat_map(|message| &message.calls);
     calls.find(|call| call.id == result.call_id).map(|call| call.name.as_str())
@@ -216,5 +220,9 @@ mod tests {
         let messages = Message::list(&json!([call("list"), result, call("read"), result])).unwrap();
         let names: Vec<_> = [1, 3].iter().map(|at| called(&messages, &messages[*at])).collect();
         assert_eq!(names, [Some("list"), Some("read")]);
+        // It may name its tool itself.
+        let named = [Message { tool: "list".into(), ..Message::new(Role::Tool, "one") }];
+        assert_eq!(called(&named, &named[0]), Some("list"));
+        assert_eq!(plain(&named)[0].content, "Result of the tool list:\none");
     }
 }

@@ -54,12 +54,14 @@ pub struct Message {
     pub calls: Vec<Call>,
     /// Of a tool: which call it answers.
     pub call_id: String,
+    /// Of a tool: its name, if the call is written as text and so does not tell it.
+    pub tool: String,
 }
 
 impl Message {
     /// A message of text.
     pub fn new(role: Role, content: &str) -> Self {
-        Self { role, content: content.into(), calls: Vec::new(), call_id: String::new() }
+        Self { role, content: content.into(), calls: Vec::new(), call_id: String::new(), tool: String::new() }
     }
 
     /// Reads messages as they are usually written in JSON: a list of objects with `role` and `content`, `tool_calls`
@@ -95,7 +97,7 @@ impl Message {
             Some(Value::Array(calls)) => calls.iter().map(Call::read).collect::<Result<_, _>>()?,
             Some(_) => return Err("its tool_calls are not a list"),
         };
-        Ok(Self { role, content: content.into(), calls, call_id: text("tool_call_id").into() })
+        Ok(Self { calls, call_id: text("tool_call_id").into(), ..Self::new(role, content) })
     }
 }
 

@@ -133,7 +133,7 @@ fn member(key: &str, value: Made) -> (Made, Made) {
 }
 
 /// A message as templates know it.
-fn value(message: &Message, all: &[Message]) -> Made {
+fn value<'m>(message: &'m Message, all: &'m [Message]) -> Made {
     let mut members =
         vec![member("role", Made::own(message.role.name())), member("content", Made::foreign(&message.content))];
     if !message.calls.is_empty() {

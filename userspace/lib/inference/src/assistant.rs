@@ -8,9 +8,8 @@ use capos_engine::{self as engine, Constraint, Generation, Machine, RequestId};
 use capos_grammar::Rules;
 
 use crate::constraint::Held;
-use crate::prompt::{Fitting, fitting};
 use crate::repetition::Repetition;
-use crate::{Event, Finish, Grammar, InferenceError, LanguageModel, Reason, Request};
+use crate::{Event, Finish, Fitting, Grammar, InferenceError, LanguageModel, Reason, Request};
 
 /// Answers conversations with one model, several at once.
 pub struct Assistant<'m> {
@@ -37,8 +36,8 @@ impl<'m> Assistant<'m> {
         Self { model, generation, answers: BTreeMap::new(), untold: Vec::new() }
     }
 
-    /// Takes a conversation. Tools that the model cannot be shown are left out. If the conversation is too long, its oldest
-    /// messages are, as [`capos_compaction`] says.
+    /// Takes a conversation. Tools that the model cannot be shown are left out. If the conversation is too long, the examples of
+    /// the model's family are, and then its oldest messages, as [`capos_compaction`] says.
     ///
     /// # Errors
     /// [`InferenceError`] if the model's template rejects the conversation, what has to stay of it is too long, the answer's
@@ -48,7 +47,7 @@ impl<'m> Assistant<'m> {
         if !model.supports_tools() {
             request.tools.clear();
         }
-        let Fitting { prompt, ids, removed } = fitting(model, &request)?;
+        let Fitting { prompt, ids, removed } = model.prompts().fitting(&request)?;
         let grammar = self.grammar(&request, &prompt)?;
         let most = model.model().context().saturating_sub(ids.len()).saturating_add(1);
         let wanted = engine::Request {

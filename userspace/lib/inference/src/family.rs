@@ -2,6 +2,7 @@
 //!
 //! What is best for a family is data: the files in `families/`. `capos-infer eval` compares such files.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use capos_chat::{CallForm, Message, Role, Tool};
@@ -85,32 +86,54 @@ impl Family {
         KNOWN.iter().find(|family| form.may_lack_mark() && template.contains(&family.template))
     }
 
+    /// The examples of these tools, if the model's context has that many tokens. There are none if no example of a call remains:
+    /// a model that reads only answers in words calls nothing.
+    fn examples<'e>(&'e self, tools: &'e [Tool], context: usize) -> impl Iterator<Item = &'e Vec<Message>> {
+        let offered =
+            |message: &Message| message.calls.iter().all(|call| tools.iter().any(|tool| tool.name == call.name));
+        let calls = |turn: &Vec<Message>| turn.iter().any(|message| !message.calls.is_empty());
+        let turns = self.examples.iter().filter(move |turn| turn.iter().all(offered));
+        let are_read = context >= LEAST_CONTEXT && turns.clone().any(calls);
+        turns.filter(move |_| are_read)
+    }
+
+    /// Whether there are such examples.
+    pub(crate) fn has_examples(&self, tools: &[Tool], context: usize) -> bool {
+        !tools.is_empty() && self.examples(tools, context).next().is_some()
+    }
+
     /// What a model reads of a conversation about tools, if its context has that many tokens.
     pub(crate) fn messages(&self, messages: &[Message], tools: &[Tool], context: usize) -> Vec<Message> {
         let (session, rest) = match messages.split_first() {
             Some((first, rest)) if first.role == Role::System => (first.content.as_str(), rest),
             _ => ("", messages),
         };
-        let offered =
-            |message: &Message| message.calls.iter().all(|call| tools.iter().any(|tool| tool.name == call.name));
-        let examples = self.examples.iter().filter(|turn| context >= LEAST_CONTEXT && turn.iter().all(offered));
-        let system = Message::new(Role::System, &self.system.replace(SESSION, session));
-        let said = examples.flatten().chain(rest).cloned().map(|message| self.with_call(message));
-        [system].into_iter().chain(said).collect()
+        let mut all = Vec::from([Message::new(Role::System, &self.system.replace(SESSION, session))]);
+        all.extend(self.examples(tools, context).flatten().chain(rest).cloned());
+        self.write_calls(&mut all);
+        all
     }
 
-    /// A message, with its calls as texts if the family writes them so.
-    fn with_call(&self, mut message: Message) -> Message {
-        let Some([before, between, after]) = &self.call else { return message };
-        for call in std::mem::take(&mut message.calls) {
-            if !message.content.is_empty() {
-                message.content.push('\n');
+    /// Writes calls as texts, if the family does. Their results then name the tools.
+    fn write_calls(&self, messages: &mut [Message]) {
+        let Some([before, between, after]) = &self.call else { return };
+        let mut called: HashMap<String, String> = HashMap::new();
+        for message in messages {
+            if message.role == Role::Tool
+                && let Some(tool) = called.get(&message.call_id)
+            {
+                message.tool.clone_from(tool);
             }
-            let (name, arguments) = (Value::from(call.name).to_string(), call.arguments.to_string());
-            let text = [before, name.as_str(), between, arguments.as_str(), after];
-            message.content.extend(text);
+            for call in std::mem::take(&mut message.calls) {
+                if !message.content.is_empty() {
+                    message.content.push('\n');
+                }
+                let (name, arguments) = (Value::from(call.name.as_str()).to_string(), call.arguments.to_string());
+                let text = [before, name.as_str(), between, arguments.as_str(), after];
+                message.content.extend(text);
+                called.insert(call.id, call.name);
+            }
         }
-        message
     }
 }
 
@@ -139,11 +162,48 @@ mod tests {
         assert_eq!(KNOWN.len(), files.len());
     }
 
+    /// Models take examples for a part of the conversation: "delete it" after them is about a file of theirs.
+    #[test]
+    fn examples_are_about_things_that_say_so_and_their_last_turn_is_about_none() {
+        fn check(value: &Value) {
+            for (key, value) in value.as_object().into_iter().flatten() {
+                let text =
+                    value.as_str().filter(|text| ["path", "from", "to", "name"].contains(&&**key) && *text != ".");
+                assert!(text.is_none_or(|text| text.contains("example")), "{value}");
+                check(value);
+            }
+            value.as_array().into_iter().flatten().for_each(check);
+        }
+        for family in KNOWN.iter() {
+            for message in family.examples.iter().flatten() {
+                message.calls.iter().for_each(|call| check(&call.arguments));
+                serde_json::from_str(&message.content).iter().for_each(check);
+            }
+            let last = family.examples.last().unwrap();
+            assert!(last.iter().all(|message| message.role != Role::Tool && message.calls.is_empty()), "{last:?}");
+        }
+    }
+
+    /// A model that has read such a refusal refuses, whatever tools there are.
+    #[test]
+    fn no_example_refuses_what_a_tool_may_do() {
+        let served = "add book buy call copy create delete find list mail make open order pay pizza play read remind run \
+                      search send set show start stop tell translate turn weather write";
+        let served: Vec<&str> = served.split(' ').collect();
+        for turn in KNOWN.iter().flat_map(|family| &family.examples) {
+            let is_refusal = turn.iter().any(|message| message.content.to_lowercase().contains("none of my tools"));
+            let wish = turn[0].content.to_lowercase();
+            let word = wish.split(|c: char| !c.is_alphabetic()).find(|word| served.contains(word));
+            assert!(!is_refusal || word.is_none(), "{wish}: {word:?}");
+        }
+    }
+
     #[test]
     fn a_family_adds_to_the_session_s_message_and_gives_examples_of_tools_that_are_offered() {
         let file = r#"{"template": "I am A.", "system": ["I am A.", "{session}", "Be brief."], "examples": [
             [{"role": "user", "content": "one"}, {"role": "assistant", "tool_calls": [{"name": "read", "arguments": {}}]}],
-            [{"role": "user", "content": "two"}]]}"#;
+            [{"role": "user", "content": "two"}],
+            [{"role": "user", "content": "2"}, {"role": "assistant", "tool_calls": [{"name": "list", "arguments": {}}]}]]}"#;
         let family = Family::read(file).unwrap();
         let said = [Message::new(Role::System, "Help."), Message::new(Role::User, "three")];
         let read = family.messages(&said, &[tool("read")], LEAST_CONTEXT);
@@ -156,7 +216,7 @@ mod tests {
         ];
         assert_eq!(texts(&read), expected);
         let read = family.messages(&said, &[tool("write")], LEAST_CONTEXT);
-        assert_eq!(texts(&read), [expected[0], expected[3], expected[4]]);
+        assert_eq!(texts(&read), [expected[0], expected[4]]);
         let read = family.messages(&said[1..], &[tool("read")], LEAST_CONTEXT - 1);
         assert_eq!(texts(&read), [(Role::System, "I am A.\n\nBe brief."), expected[4]]);
     }
@@ -169,12 +229,17 @@ mod tests {
         // What is inserted is no form.
         let both =
             Message { calls: Vec::from([call("{arguments}"), call("y")]), ..Message::new(Role::Assistant, "Yes.") };
-        let read = Family::read(file).unwrap().messages(&[both], &[], 0);
+        let result = Message::new(Role::Tool, "done");
+        let read = Family::read(file).unwrap().messages(&[both, result], &[], 0);
         assert_eq!(
             texts(&read)[1..],
-            [(Role::Assistant, "Yes.\nCALL \"{arguments}\" WITH {\"a\":1}\nCALL \"y\" WITH {\"a\":1}")]
+            [
+                (Role::Assistant, "Yes.\nCALL \"{arguments}\" WITH {\"a\":1}\nCALL \"y\" WITH {\"a\":1}"),
+                (Role::Tool, "done"),
+            ]
         );
         assert!(read.iter().all(|message| message.calls.is_empty()));
+        assert_eq!(read.last().unwrap().tool, "y");
     }
 
     #[test]

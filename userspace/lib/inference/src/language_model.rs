@@ -8,14 +8,12 @@ use capos_gguf::Header;
 use capos_grammar::Grammars;
 use capos_tokenizer::Tokenizer;
 
-use crate::{Family, InferenceError};
+use crate::{Family, InferenceError, Prompts};
 
 /// A model file, ready for conversations. It stays where it is; only small parts are copied.
 pub struct LanguageModel<'f> {
     model: Model<'f>,
-    tokenizer: Tokenizer,
-    format: ChatFormat,
-    family: Option<Family>,
+    prompts: Prompts,
     sampling: Sampling,
     /// Made when the first answer is constrained to one: for large vocabularies that takes a while.
     grammars: OnceLock<Result<Grammars, ChatError>>,
@@ -32,13 +30,9 @@ impl<'f> LanguageModel<'f> {
         if !model.writes() {
             return Err(EngineError::WritesNothing.into());
         }
-        let tokenizer = Tokenizer::new(&header)?;
-        let with_tools = CallForm::first(header.facts().templates_with_tools());
         Ok(Self {
+            prompts: Prompts::of(&header, Some(model.context()))?,
             model,
-            format: ChatFormat::of(&header, &tokenizer)?,
-            tokenizer,
-            family: with_tools.and_then(|(template, form)| Family::of(template, form)).cloned(),
             sampling: sampling(&header),
             grammars: OnceLock::new(),
         })
@@ -51,7 +45,7 @@ impl<'f> LanguageModel<'f> {
 
     /// How text becomes tokens.
     pub fn tokenizer(&self) -> &Tokenizer {
-        &self.tokenizer
+        self.prompts.tokenizer()
     }
 
     /// Whether it can be shown tools, and its calls be read.
@@ -61,24 +55,24 @@ impl<'f> LanguageModel<'f> {
 
     /// How it writes calls.
     pub fn form(&self) -> Option<CallForm> {
-        self.format.form()
+        self.format().form()
     }
 
     /// How the file writes conversations.
     #[must_use]
     pub fn format(&self) -> &ChatFormat {
-        &self.format
+        self.prompts.format()
     }
 
-    /// What it reads besides conversations about tools, if its family is known.
+    /// How its prompts are made.
     #[must_use]
-    pub fn family(&self) -> Option<&Family> {
-        self.family.as_ref()
+    pub fn prompts(&self) -> &Prompts {
+        &self.prompts
     }
 
-    /// Makes it read that besides conversations about tools.
+    /// Sets what it reads besides conversations about tools.
     pub fn set_family(&mut self, family: Option<Family>) {
-        self.family = family;
+        self.prompts.set_family(family);
     }
 
     pub(crate) fn sampling(&self) -> Sampling {
@@ -86,11 +80,11 @@ impl<'f> LanguageModel<'f> {
     }
 
     pub(crate) fn stops(&self) -> impl Iterator<Item = String> {
-        self.format.stops().iter().map(ToString::to_string)
+        self.format().stops().iter().map(ToString::to_string)
     }
 
     pub(crate) fn grammars(&self) -> Result<&Grammars, ChatError> {
-        self.grammars.get_or_init(|| Grammars::new(&self.tokenizer)).as_ref().map_err(Clone::clone)
+        self.grammars.get_or_init(|| Grammars::new(self.tokenizer())).as_ref().map_err(Clone::clone)
     }
 }
 

@@ -54,5 +54,6 @@ pub use embedding_model::EmbeddingModel;
 pub use error::InferenceError;
 pub use family::Family;
 pub use language_model::LanguageModel;
+pub use prompt::{Fitting, Prompts};
 pub use prompt_cache::{beginning, prompt_cache, token_bytes};
 pub use request::{Event, Finish, Grammar, Reason, Request};

@@ -10,7 +10,6 @@
 use capos_chat::{Conversation, Message, Role, Tool};
 use capos_engine::{Batch, Cache, CacheType, EngineError, Forward, Machine};
 
-use crate::prompt::read;
 use crate::{Assistant, InferenceError, LanguageModel};
 
 /// The first bytes of a prompt cache.
@@ -72,9 +71,8 @@ pub fn token_bytes(model: &LanguageModel<'_>) -> usize {
 pub fn beginning(model: &LanguageModel<'_>, system: &str, tools: &[Tool]) -> Result<Vec<u32>, InferenceError> {
     let ids = |text: &str, now: i64| -> Result<Vec<u32>, InferenceError> {
         let messages = Vec::from([Message::new(Role::System, system), Message::new(Role::User, text)]);
-        let messages = &read(model, messages, tools);
-        let conversation = Conversation { messages, tools, answer: true, now: Some(now) };
-        Ok(model.format().render(&conversation)?.encode(model.tokenizer()))
+        let conversation = Conversation { messages: &messages, tools, answer: true, now: Some(now) };
+        Ok(model.prompts().prompt(&conversation, false, true)?.encode(model.tokenizer()))
     };
     // Two times that differ in each part of them.
     let (one, other) = (ids("a", 0)?, ids("?", 954_460_799)?);

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use capos_chat::{AnswerReader, CallForm, ChatFormat, Conversation, Decision, Delta, Message, Tool};
+use capos_chat::{AnswerReader, CallForm, ChatFormat, Decision, Delta, Message, Tool};
 use capos_engine::Sampling;
-use capos_inference::{Assistant, Event, Finish, Grammar, LanguageModel, Loose, Reason, Request};
+use capos_inference::{Assistant, Event, Finish, Fitting, Grammar, LanguageModel, Loose, Prompts, Reason, Request};
 use capos_tokenizer::{Marks, Tokenizer};
 use serde_json::{Value, json};
 
@@ -117,19 +117,11 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
     let file = ModelFile::open(&args.model)?;
     let messages = Message::list(&read(&args.messages)?)?;
     let tools = args.tools.as_deref().map(read).transpose()?.map_or(Ok(Vec::new()), |list| Tool::list(&list))?;
-    if args.prompt_only || args.answer.is_some() {
-        let tokenizer = file.tokenizer()?;
-        let header = file.header()?;
+    if let Some(path) = &args.answer {
+        let (header, tokenizer) = (file.header()?, file.tokenizer()?);
         let format = ChatFormat::of(&header, &tokenizer).with_context(|| file.name().to_string())?;
-        return match &args.answer {
-            Some(path) => take_apart(path, &tokenizer, format.form(), &tools, as_json),
-            None => {
-                let conversation = Conversation { messages: &messages, tools: &tools, answer: true, now: args.now() };
-                show_prompt(&format, &conversation, args.plain, &tokenizer, as_json)
-            }
-        };
+        return take_apart(path, &tokenizer, format.form(), &tools, as_json);
     }
-    let model = LanguageModel::open(file.bytes(), options.context()).with_context(|| file.name().to_owned())?;
     let sampling = args.temperature.map(|temperature| Sampling { temperature, seed: args.seed, ..Sampling::default() });
     let grammar = match (args.no_grammar, args.no_copy) {
         (true, _) => Grammar::Free,
@@ -149,6 +141,11 @@ pub fn run(args: &Args, options: &RunOptions, as_json: bool) -> Result<()> {
         plain: args.plain,
         goal: None,
     };
+    if args.prompt_only {
+        let prompts = Prompts::of(&file.header()?, options.context()).with_context(|| file.name().to_string())?;
+        return show_prompt(&prompts, &request, as_json);
+    }
+    let model = LanguageModel::open(file.bytes(), options.context()).with_context(|| file.name().to_owned())?;
     let computer = options.computer()?;
     let mut assistant = Assistant::new(&model, computer.machine(), options.generation());
     assistant.request(request)?;
@@ -198,9 +195,7 @@ fn answer(assistant: &mut Assistant<'_>, as_json: bool) -> Result<(Answer, Finis
         for (_, event) in assistant.step() {
             match event {
                 Event::Progress { .. } => {}
-                Event::Removed(messages) => {
-                    eprintln!("The conversation is too long: the model does not see {messages} of its messages.");
-                }
+                Event::Removed(messages) => tell_removed(messages),
                 Event::Loose(Loose { tool, why }) => {
                     eprintln!(
                         "Calls of '{tool}' are not constrained to all of its schema; check their arguments: {why}"
@@ -226,20 +221,21 @@ fn read(path: &Path) -> Result<Value> {
     serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", path.display()))
 }
 
-fn show_prompt(
-    format: &ChatFormat,
-    conversation: &Conversation<'_>,
-    plain: bool,
-    tokenizer: &Tokenizer,
-    as_json: bool,
-) -> Result<()> {
-    let prompt = if plain { format.render_plain(conversation)? } else { format.render(conversation)? };
+fn show_prompt(prompts: &Prompts, request: &Request, as_json: bool) -> Result<()> {
+    let Fitting { prompt, ids, removed } = prompts.fitting(request)?;
+    tell_removed(removed);
     if as_json {
-        println!("{}", json!({ "text": prompt.text(), "ids": prompt.encode(tokenizer) }));
+        println!("{}", json!({ "text": prompt.text(), "ids": ids }));
     } else {
         print!("{}", prompt.text());
     }
     Ok(())
+}
+
+fn tell_removed(messages: usize) {
+    if messages > 0 {
+        eprintln!("The conversation is too long: the model does not see {messages} of its messages.");
+    }
 }
 
 fn take_apart(path: &Path, tokenizer: &Tokenizer, form: Option<CallForm>, tools: &[Tool], as_json: bool) -> Result<()> {

@@ -87,7 +87,7 @@ impl Family {
     }
 
     /// The examples of these tools, if the model's context has that many tokens. There are none if no example of a call remains:
-    /// a model that reads only answers in words calls nothing.
+    /// a model that reads only answers without calls makes none.
     fn examples<'e>(&'e self, tools: &'e [Tool], context: usize) -> impl Iterator<Item = &'e Vec<Message>> {
         let offered =
             |message: &Message| message.calls.iter().all(|call| tools.iter().any(|tool| tool.name == call.name));

@@ -26,8 +26,9 @@ pub enum ForestError {
     Gone,
     /// No memory for one more node.
     Exhausted,
-    /// Something is being revoked, and the node to derive from lies so deep that it is not known whether it is part of that.
-    Deep,
+    /// The node to derive from is being revoked; or another one is, and it is not known whether this one derives from it, because it lies
+    /// too deep.
+    Busy,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -152,8 +153,11 @@ impl<H> Forest<H> {
     }
 
     /// Whether something may be added below a node: nothing while one of its ancestors is being revoked, so that a revocation
-    /// comes to its end. What is added to the revoked node itself is revoked as well, or lives on, as it comes before the end or after it.
+    /// comes to its end.
     fn check_ancestors(&self, index: u32) -> Result<(), ForestError> {
+        if self.node(index).is_some_and(|node| node.revoking) {
+            return Err(ForestError::Busy);
+        }
         let mut at = self.node(index).map_or(NIL, |node| node.parent);
         for _ in 0..LOOKED_AT {
             let Some(node) = self.node(at) else { return Ok(()) };
@@ -162,7 +166,7 @@ impl<H> Forest<H> {
             }
             at = node.parent;
         }
-        Err(ForestError::Deep)
+        Err(ForestError::Busy)
     }
 
     /// Begins to revoke a node, in steps: from now on nothing is added to what derives from it. Ends when there is

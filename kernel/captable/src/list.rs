@@ -40,7 +40,7 @@ const CHUNK: usize = 16;
 /// more. Those behind them are in a pool: of a list that was long, only the places near elements that are left stay.
 pub struct KeyedList<T> {
     elements: Vec<Element<T>>,
-    /// The elements behind them. All of its places are in use.
+    /// The elements behind them.
     far: Pool<Element<T>, CHUNK>,
     /// The generation that is given out next; none is ever given out twice.
     generation: u64,

@@ -80,7 +80,8 @@ impl<T, const SIZE: usize> Pool<T, SIZE> {
     const STRIDE: u32 = SIZE as u32;
 
     fn split(index: u32) -> (u32, usize) {
-        (index / Self::STRIDE, index as usize % SIZE)
+        let (number, offset) = (index.checked_div(Self::STRIDE), index.checked_rem(Self::STRIDE));
+        (number.unwrap_or(NIL), offset.unwrap_or(0) as usize)
     }
 
     /// The index of a place: [`Pool::grow`] makes no more chunks than there are indices for.
@@ -147,7 +148,9 @@ impl<T, const SIZE: usize> Pool<T, SIZE> {
         let mut slots = Vec::new();
         slots.try_reserve_exact(SIZE).ok()?;
         if self.hole == NIL {
-            let number = u32::try_from(self.chunks.len()).ok().filter(|number| *number < NIL / Self::STRIDE)?;
+            let number = u32::try_from(self.chunks.len()).ok().filter(|number| {
+                number.checked_mul(Self::STRIDE).is_some_and(|first| first < NIL.wrapping_sub(Self::STRIDE))
+            })?;
             self.chunks.try_reserve(1).ok()?;
             self.chunks.push(Chunk::hole());
             self.link(List::Hole, number);

@@ -180,7 +180,7 @@ impl<T> Table<T> {
         None
     }
 
-    /// Gives back the memory of up to `most` slots of a table that is empty and stays so. Whether none is left.
+    /// Takes up to `most` slots away from a table that is empty and stays so. Whether none is left: then dropping it takes no time.
     pub fn give_back(&mut self, most: usize) -> bool {
         if self.live == 0 {
             self.first_free = NIL;

@@ -4,8 +4,6 @@ use alloc::collections::{BTreeMap, BTreeSet, btree_map, btree_set};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::LARGE_PAGE;
-
 /// Why a range is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RangeError {
@@ -168,24 +166,30 @@ impl<T: Clone + Keyed> Regions<T> {
         self.find(address).or_else(|| self.by_start.range(address..).next().map(|(_, region)| region))
     }
 
-    /// A part of a range that one region shows, and one table of small pages: to remove a range, [cut](Self::cut) these until
-    /// there is none. None of them leaves two pieces of a region where the whole range leaves one.
+    /// A part of a range that one region shows, and one table: to remove a range, [cut](Self::cut) these until there is none. `table` is
+    /// the length of what the table at an address is for, a power of two. None of the parts leaves two pieces of a region where
+    /// the whole range leaves one. The content says whether this one does.
     #[must_use]
-    pub fn next_part(&self, start: u64, end: u64) -> Option<Region<()>> {
+    pub fn next_part(&self, start: u64, end: u64, table: impl Fn(u64) -> u64) -> Option<Region<bool>> {
         let region = self.at_or_behind(start).filter(|region| region.start < end)?;
         let (from, to) = (region.start.max(start), region.end().min(end));
         let (from, to) = if region.start < start && region.end() <= end {
-            (from.max(to.saturating_sub(1) & !(LARGE_PAGE - 1)), to)
+            let last = to.saturating_sub(1);
+            (from.max(last & !table(last).saturating_sub(1)), to)
         } else {
-            (from, to.min((from | (LARGE_PAGE - 1)).saturating_add(1)))
+            (from, to.min((from | table(from).saturating_sub(1)).saturating_add(1)))
         };
         let length = to.saturating_sub(from);
-        Some(Region { start: from, length, offset: region.offset_of(from), content: () })
+        let splits = region.start < from && to < region.end();
+        Some(Region { start: from, length, offset: region.offset_of(from), content: splits })
     }
 
     /// Removes a part of one region, and leaves what sticks out; the part.
     pub fn cut(&mut self, start: u64, length: u64) -> Option<Region<T>> {
         let end = start.saturating_add(length);
+        if self.by_start.get(&start).is_some_and(|region| region.end() == end) {
+            return self.take(start);
+        }
         let found = self.find(start).filter(|region| end <= region.end())?.start;
         let region = self.take(found)?;
         if region.start < start {
@@ -245,7 +249,7 @@ impl<T: Clone + Keyed> Regions<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PAGE;
+    use crate::{LARGE_PAGE, PAGE};
     use proptest::prelude::*;
 
     impl Keyed for u8 {
@@ -312,7 +316,7 @@ mod tests {
                     let more = usize::from(regions.is_split(start, length));
                     let most = regions.len() + more;
                     let mut pages = 0;
-                    while let Some(part) = regions.next_part(start, start + length) {
+                    while let Some(part) = regions.next_part(start, start + length, |_| LARGE_PAGE) {
                         prop_assert!(start <= part.start && part.end() <= start + length && part.length > 0);
                         pages += regions.cut(part.start, part.length).unwrap().length / PAGE;
                         prop_assert!(regions.len() <= most, "a piece more that was not foretold");

@@ -155,7 +155,7 @@ fn nothing_is_added_to_what_is_being_revoked() {
     assert_eq!(forest.insert_child(child, "late"), Err(ForestError::Gone));
     assert_eq!(forest.attach(grandchild, "late"), Err(ForestError::Gone));
     forest.insert_child(other, "free").unwrap();
-    forest.insert_child(root, "of the revoked node itself").unwrap();
+    assert_eq!(forest.insert_child(root, "of the revoked node itself"), Err(ForestError::Busy));
     while forest.pop_descendant(root).is_some() {}
     // The end of it is the end of the refusals.
     let child = forest.insert_child(root, "child").unwrap();
@@ -180,7 +180,7 @@ fn what_lies_deep_waits_for_the_end_of_a_revocation() {
     }
     let other = forest.insert_root(0).unwrap();
     forest.begin_revocation(other);
-    assert_eq!(forest.insert_child(deepest, 0), Err(ForestError::Deep));
+    assert_eq!(forest.insert_child(deepest, 0), Err(ForestError::Busy));
     forest.end_revocation(other);
     forest.insert_child(deepest, 0).unwrap();
 }

@@ -46,7 +46,7 @@ pub fn leave(mut lock: Exclusive) -> ! {
             Choice::Run(pointer) => enter_user(lock, pointer),
             Choice::Resume(thread) => syscall::resume(&mut lock, &thread),
             Choice::Again => {}
-            Choice::Idle if reaper::has_rest() => {
+            Choice::Idle if reaper::has_rest() && reaper::claim(cpu.index) => {
                 reap::step(&mut lock);
                 context::open(cpu, || leave_user_half(lock), go_on);
             }

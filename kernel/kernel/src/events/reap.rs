@@ -1,5 +1,7 @@
 //! Reaping: what must end gives back what it held, in steps.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use spin::Mutex;
 
 use crate::arch::time;
@@ -18,6 +20,9 @@ const BETWEEN: u64 = 200_000;
 /// The deadline of the next step, where something is left.
 static NEXT: Mutex<Option<(u64, u64)>> = Mutex::new(None);
 
+/// Whether the next step begins with memory.
+static EMPTYING: AtomicBool = AtomicBool::new(false);
+
 /// Does a step, if there is something new to end, or it is time for the next step. No lock may be held.
 #[inline]
 pub fn reap(lock: &mut Exclusive) {
@@ -34,6 +39,10 @@ pub fn step(lock: &mut Exclusive) {
         process::doom_spent(lock);
     }
     let mut budget = Budget::new();
+    // Every second step begins with memory, so that neither waits for the other.
+    if EMPTYING.fetch_xor(true, Ordering::Relaxed) {
+        emptying::go_on(&mut budget);
+    }
     let mut any = false;
     while budget.allows()
         && let Some(doomed) = reaper::take()
@@ -42,7 +51,13 @@ pub fn step(lock: &mut Exclusive) {
         cache::refill_reserve();
         let ended = match &doomed {
             Doomed::Process(process) => process.end(lock, &mut budget),
-            Doomed::Thread(thread) => thread.end_alone(lock, &mut budget),
+            Doomed::Thread(thread) => {
+                let ended = thread.end_alone(lock, &mut budget);
+                if ended {
+                    thread.process.thread_has_ended();
+                }
+                ended
+            }
             Doomed::Endpoint(endpoint) => endpoint.close(lock, &mut budget),
         };
         match ended {
@@ -71,6 +86,7 @@ pub fn step(lock: &mut Exclusive) {
 /// It is time for the next step.
 pub fn go_on(_: &mut Exclusive) {
     *NEXT.lock() = None;
+    reaper::disclaim();
     if reaper::has_rest() {
         reaper::note_work();
     }

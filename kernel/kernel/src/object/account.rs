@@ -70,6 +70,8 @@ pub struct Account {
     /// accounts there are.
     own: u64,
     used: [AtomicU64; RESOURCES],
+    /// Its process must end: nothing is carved out of it any more.
+    closed: AtomicBool,
     /// All of its counters say that it has retired, and the parent has what was left.
     retired: AtomicBool,
     /// Capability slots that designate it, and the process that it was carved for.
@@ -96,6 +98,7 @@ impl Account {
             limits: limits.map(AtomicU64::new),
             own,
             used: Default::default(),
+            closed: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             holders: AtomicU32::new(0),
             priority,
@@ -127,6 +130,9 @@ impl Account {
         if self.depth >= DEEPEST {
             return Err(CarveError::TooDeep);
         }
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(CarveError::QuotaExceeded);
+        }
         let cost = cost(limits, own);
         for (done, (resource, amount)) in ALL.into_iter().zip(cost).enumerate() {
             if let Err(status) = self.charge(resource, amount) {
@@ -138,6 +144,16 @@ impl Account {
         }
         let priority = priority.clamp(priority::LOWEST, self.priority);
         Ok(Self::with(Some(Arc::clone(self)), limits, own, priority))
+    }
+
+    /// How many accounts lay above it when it was carved.
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Nothing is carved out of it any more.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
     }
 
     fn counter(&self, resource: Resource) -> (&AtomicU64, &AtomicU64) {

@@ -24,7 +24,7 @@ use crate::object::memory::MemoryObject;
 use crate::object::memory::cache;
 
 /// Page tables that are given back at once.
-const TABLES: usize = 64;
+const TABLES: usize = 128;
 
 /// Regions whose bookkeeping in the kernel's heap is paid for as one frame: each has its entries in two
 /// trees, and at most a mapping of its own, with a node of the derivation forest and a note at its object.
@@ -61,6 +61,11 @@ impl Inner {
         let region = self.regions.find(place.address)?;
         let end = Arc::ptr_eq(&region.content, &place.mapping).then(|| region.end())?;
         Some(end.saturating_sub(place.address) / PAGE)
+    }
+
+    /// The length of what one table is for, where a range of `length` bytes is removed.
+    fn span(&self, address: u64, length: u64) -> u64 {
+        if length <= LARGE_PAGE { LARGE_PAGE } else { self.table.span(address) }
     }
 
     /// Pays for what there is: never more than was paid for before.
@@ -260,22 +265,27 @@ impl AddressSpace {
     pub fn unmap(&self, _: &mut Exclusive, start: u64, length: u64, budget: &mut Budget) -> Result<bool, Status> {
         while budget.allows() {
             // An object whose last mapping this was is dropped after the lock is.
-            let removed = {
+            let (removed, is_all) = {
                 let mut guard = self.inner.lock();
                 let inner = guard.as_mut().ok_or(Status::Disconnected)?;
                 let end = inner.regions.check(start, length).map_err(|_| Status::InvalidArgument)?;
-                let Some(part) = inner.regions.next_part(start, end) else { return Ok(true) };
-                if inner.regions.is_split(part.start, part.length) {
+                let Some(part) = inner.regions.next_part(start, end, |at| inner.span(at, length)) else {
+                    return Ok(true);
+                };
+                if part.content {
                     inner.budget(&self.account, inner.regions.len().saturating_add(1))?;
                 }
                 inner.changes = inner.changes.wrapping_add(1);
                 let removed = inner.regions.cut(part.start, part.length);
                 inner.settle(&self.account);
                 budget.spend(cost::UNMAP.saturating_mul(inner.table.unmap_range(part.start, part.length)));
-                removed
+                (removed, part.length == length)
             };
             budget.spend(cost::REGION);
             drop(removed);
+            if is_all {
+                return Ok(true);
+            }
         }
         Ok(false)
     }
@@ -301,7 +311,9 @@ impl AddressSpace {
                 inner.settle(&self.account);
                 return true;
             };
-            let Some(part) = inner.regions.next_part(piece.start, piece.end) else { return true };
+            let Some(part) = inner.regions.next_part(piece.start, piece.end, |at| inner.span(at, u64::MAX)) else {
+                return true;
+            };
             // The caller keeps the mapping, so it does not end here.
             inner.regions.cut(part.start, part.length);
             budget.spend(cost::UNMAP.saturating_mul(inner.table.unmap_range(part.start, part.length)));
@@ -310,15 +322,28 @@ impl AddressSpace {
         false
     }
 
-    /// Removes from a range what shows a memory object, and nothing else.
-    pub fn unmap_object(&self, _: &mut Exclusive, start: u64, length: u64, object: &Arc<MemoryObject>) {
+    /// Removes from a range what shows a memory object, and nothing else, as far as the budget allows. Whether nothing is left.
+    pub fn unmap_object(
+        &self,
+        _: &mut Exclusive,
+        (start, length): (u64, u64),
+        object: &Arc<MemoryObject>,
+        budget: &mut Budget,
+    ) -> bool {
         let mut removed = alloc::vec::Vec::new();
-        if let Some(inner) = self.inner.lock().as_mut() {
+        let mut guard = self.inner.lock();
+        if let Some(inner) = guard.as_mut() {
             inner.changes = inner.changes.wrapping_add(1);
             let end = start.saturating_add(length);
             let mut at = start;
             // A region at a time: a range of pages holds no more regions than pages.
             while at < end {
+                if !budget.allows() {
+                    drop(guard);
+                    drop(removed);
+                    return false;
+                }
+                budget.spend(cost::LOOK);
                 let region = inner.regions.find(at).map(|region| {
                     let shows =
                         matches!(&region.content.backing, Backing::Memory(memory) if Arc::ptr_eq(memory, object));
@@ -327,7 +352,8 @@ impl AddressSpace {
                 let (next, shows) = region.unwrap_or((at.saturating_add(PAGE), false));
                 if shows {
                     let length = next.saturating_sub(at);
-                    inner.table.unmap_range(at, length);
+                    budget.spend(cost::UNMAP.saturating_mul(inner.table.unmap_range(at, length)));
+                    budget.spend(cost::REGION);
                     // At most one for each page of a ring, whose memory is not mapped elsewhere.
                     if let Ok(regions) = inner.regions.remove(at, length) {
                         removed.extend(regions);
@@ -337,7 +363,9 @@ impl AddressSpace {
             }
             inner.settle(&self.account);
         }
+        drop(guard);
         drop(removed);
+        true
     }
 
     /// What to make of a fault at an address; `present` says that the processor found a page there.
@@ -536,7 +564,7 @@ impl Remains {
         while budget.allows() {
             let Some(region) = self.regions.next() else {
                 let done = self.table.destroy(TABLES, &mut frames::free);
-                budget.spend(cost::FREE.saturating_mul(2).saturating_mul(TABLES as u32));
+                budget.spend(cost::TABLES);
                 if done {
                     space.account.refund(Resource::Frames, space.tables.swap(0, Ordering::Relaxed));
                     return true;

@@ -1,9 +1,9 @@
 //! Budgets of long work, which is done in steps.
 //!
-//! What ends a process, a thread or an endpoint, revokes a capability, makes a large memory object or unmaps a long range does
-//! as much as one [`Budget`] allows: that is a step. Then others have their turn: other processors acquire the kernel lock,
-//! interrupts come in, threads run. What is left continues in the name of the calling thread
-//! ([`Progress::Unfinished`](crate::object::operation::Progress)), or of nobody ([`crate::object::reaper`]).
+//! Long work is what ends a process, a thread or an endpoint, revokes a capability, makes a large memory object, or unmaps a long
+//! range. It does as much as one [`Budget`] allows: that is a step. Then others have their turn: other processors acquire the
+//! kernel lock, interrupts come in, threads run. What is left continues in the name of the calling thread
+//! ([`Progress::Unfinished`](crate::object::operation::Progress)), or of no thread ([`crate::object::reaper`]).
 
 /// The instructions that a step may still take, roughly.
 #[derive(Debug)]
@@ -22,7 +22,16 @@ impl Budget {
 
     /// That of work which is itself a piece of a step.
     pub const fn short() -> Self {
-        Self { left: Self::INSTRUCTIONS / 5 }
+        Self { left: Self::INSTRUCTIONS / 10 }
+    }
+
+    /// What is left of one, as a number, and one of which this is left.
+    pub const fn left(&self) -> u32 {
+        self.left
+    }
+
+    pub const fn of(left: u32) -> Self {
+        Self { left }
     }
 
     /// Whether one more piece of work may begin.
@@ -30,7 +39,17 @@ impl Budget {
         self.left > 0
     }
 
-    /// A piece of work took about so many instructions, see [`cost`].
+    /// Nothing more is done in this step.
+    pub const fn end(&mut self) {
+        self.left = 0;
+    }
+
+    /// Whether nothing is done yet, so that a piece of work may begin that takes a step of its own.
+    pub const fn is_whole(&self) -> bool {
+        self.left == Self::INSTRUCTIONS
+    }
+
+    /// A piece of work took about that many instructions, see [`cost`].
     pub const fn spend(&mut self, instructions: u32) {
         self.left = self.left.saturating_sub(instructions);
     }
@@ -44,24 +63,36 @@ pub mod cost {
     pub const ENTRY: u32 = 3_000;
     /// Looking at one place of a list that holds nothing.
     pub const LOOK: u32 = 30;
-    /// Looking at a process, and at the accounts above its own.
-    pub const PROCESS: u32 = 200;
+    /// Looking at a process.
+    pub const PROCESS: u32 = 80;
+    /// Looking at an account above another.
+    pub const ACCOUNT: u32 = 35;
+    /// A turn of what waits for others.
+    pub const WAIT: u32 = 5_000;
     /// Giving back a frame.
     pub const FREE: u32 = 90;
+    /// Giving back page tables, as many as are given back at once.
+    pub const TABLES: u32 = 25_000;
     /// Giving back a block of frames.
     pub const BLOCK: u32 = 600;
+    /// Evicting a page of the page cache.
+    pub const EVICT: u32 = 2_000;
     /// Giving back a page of the page cache.
     pub const PAGE: u32 = 300;
     /// Filling a frame with zeros, and taking it before.
     pub const ZERO: u32 = 900;
+    /// What is left of a thread that has nothing in flight.
+    pub const THREAD: u32 = 5_000;
+    /// Answering a call with a message of the kernel's own, or failing a request for pages.
+    pub const ANSWER: u32 = 4_500;
     /// Ending an operation, and telling who waits for that.
     pub const OPERATION: u32 = 900;
     /// Handing up what derives from a capability that is revoked.
     pub const JOINT: u32 = 2_500;
     /// Ending a capability, with what only that kept.
-    pub const CAPABILITY: u32 = 1_000;
-    /// Taking a region, or the mapping that it shows, out of an address space, but for its pages.
-    pub const REGION: u32 = 1_200;
+    pub const CAPABILITY: u32 = 2_000;
+    /// Taking a region, or the mapping that it shows, out of an address space, without its pages.
+    pub const REGION: u32 = 2_000;
     /// Unmapping a page.
     pub const UNMAP: u32 = 20;
 }

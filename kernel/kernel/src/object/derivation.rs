@@ -39,7 +39,7 @@ fn status(error: ForestError) -> Status {
     match error {
         ForestError::Gone => Status::StaleCapability,
         ForestError::Exhausted => Status::OutOfMemory,
-        ForestError::Deep => Status::Overloaded,
+        ForestError::Busy => Status::Overloaded,
     }
 }
 
@@ -143,8 +143,10 @@ pub fn revoke(lock: &mut Exclusive, node: NodeId, count: &mut u32, budget: &mut 
                 }
             }
             Holder::Pager(memory) => {
-                if let Some(memory) = memory.upgrade() {
-                    page_request::lose(lock, &memory);
+                if let Some(memory) = memory.upgrade()
+                    && !page_request::lose(lock, &memory, budget)
+                {
+                    continue;
                 }
             }
             Holder::Kernel => {}

@@ -68,7 +68,7 @@ impl Ending {
                 (waiter, end)
             };
             (self.answer)(lock, &waiter, &end);
-            budget.spend(cost::OPERATION);
+            budget.spend(cost::ANSWER);
         }
         false
     }

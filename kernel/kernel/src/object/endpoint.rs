@@ -172,8 +172,13 @@ impl Endpoint {
     /// One less can; after the last one none ever will, so who waits is told.
     pub fn let_go(self: &Arc<Self>, lock: &mut Exclusive) {
         if self.holders.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.inner.lock().closed = true;
-            if !self.close(lock, &mut Budget::short()) {
+            let waiting = {
+                let mut inner = self.inner.lock();
+                inner.closed = true;
+                inner.calls.len().saturating_add(inner.receivers.len())
+            };
+            // One is told at once.
+            if waiting > 1 || !self.close(lock, &mut Budget::short()) {
                 reaper::add(Doomed::Endpoint(Arc::clone(self)));
             }
         }
@@ -190,6 +195,9 @@ impl Endpoint {
                 return true;
             }
             if let Some(call) = call {
+                if matches!(call, Caller::PageIn(_)) {
+                    budget.spend(cost::ANSWER);
+                }
                 call.refuse(lock, Status::Disconnected);
             }
             if let Some(receiver) = receiver {

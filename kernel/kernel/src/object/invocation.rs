@@ -12,6 +12,7 @@ use capos_schema::sync::{self, Completion, Exception};
 use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::heap;
 use crate::object::Answer;
+use crate::object::budget::Budget;
 use crate::object::capability::{Capability, Object};
 use crate::object::operation::{Call, Kind, OperationRef, Outcome, Ticket};
 use crate::object::process::Process;
@@ -106,19 +107,21 @@ impl<'a, L> Invocation<'a, L> {
         self.starts = Some(thread);
     }
 
+    /// Does a part of long work as far as the budget of this step allows.
+    pub fn within_budget<R>(&mut self, act: impl FnOnce(&mut Self, &mut Budget) -> R) -> R {
+        let mut budget = self.thread.budget();
+        let result = act(self, &mut budget);
+        self.thread.set_budget(budget);
+        result
+    }
+
     /// Leaves the call unfinished: it is made once more when others have had their turn.
-    ///
-    /// # Errors
-    /// None.
     pub fn pause(&mut self) -> Answer {
         self.is_unfinished = true;
         Ok(Completion::Pending)
     }
 
     /// The same; what is done so far is there then ([`Thread::take_unfinished`]).
-    ///
-    /// # Errors
-    /// None.
     pub fn go_on_later(&mut self, unfinished: Unfinished) -> Answer {
         self.thread.keep(unfinished);
         self.pause()

@@ -49,7 +49,8 @@ pub struct MemoryObject {
     settled: AtomicBool,
     /// What takes its content once it is gone.
     remains: Option<Box<Remains>>,
-    _charge: Option<Charge>,
+    /// Pays for its frames.
+    charge: Option<Charge>,
     _object: Option<Charge>,
 }
 
@@ -114,7 +115,7 @@ impl Owned {
         Self { known: frames.len(), frames, ..Self::default() }
     }
 
-    /// Room for so many frames.
+    /// Room for that many frames.
     fn with_room(pages: u64) -> Result<Self, Status> {
         let count = usize::try_from(pages).map_err(|_| Status::OutOfMemory)?;
         let mut taken = Self::default();
@@ -122,8 +123,8 @@ impl Owned {
         Ok(taken)
     }
 
-    /// Takes zeroed frames until there are so many, as far as the budget allows; blocks of them as long as there are such. Whether
-    /// there are. What the page cache holds gives way where there are none.
+    /// Takes zeroed frames until there are `count`, as far as the budget allows; blocks of them as long as there are such. Whether
+    /// it has them. What the page cache holds gives way where there are none.
     fn fill(&mut self, count: usize, budget: &mut Budget) -> Result<bool, Status> {
         loop {
             let zeroed = self.known;
@@ -142,9 +143,12 @@ impl Owned {
             if !budget.allows() {
                 return Ok(false);
             }
-            if !cache::make_room(missing.min(frames::BLOCK)) {
+            let evicted = cache::EVICTIONS.load(Ordering::Relaxed);
+            if !cache::make_room(missing.min(FEW)) {
                 return Err(Status::OutOfMemory);
             }
+            let evicted = cache::EVICTIONS.load(Ordering::Relaxed).wrapping_sub(evicted);
+            budget.spend(cost::EVICT.saturating_mul(u32::try_from(evicted).unwrap_or(u32::MAX)));
             if missing >= frames::BLOCK
                 && let Some(first) = frames::allocate_block_dirty()
             {
@@ -163,7 +167,8 @@ impl Owned {
         while budget.allows() {
             let single = self.blocks.saturating_mul(frames::BLOCK);
             if self.frames.len() > single {
-                self.frames.pop().into_iter().for_each(frames::free);
+                // Of a copy that ended in the middle, the first frame of memory stands for those that are missing.
+                self.frames.pop().into_iter().filter(|frame| *frame != Frame::FIRST).for_each(frames::free);
                 budget.spend(cost::FREE);
             } else if let Some(first) = self.frames.get(single.saturating_sub(frames::BLOCK)).copied() {
                 frames::free_block(first);
@@ -208,7 +213,7 @@ impl MemoryObject {
             mappings: Mutex::default(),
             settled: AtomicBool::new(false),
             remains,
-            _charge: charge,
+            charge,
             _object: object,
         })
     }
@@ -230,9 +235,19 @@ impl MemoryObject {
     pub fn without_frames(account: &Arc<Account>, bytes: u64) -> Result<Arc<Self>, Status> {
         let pages = Self::size(bytes)?;
         let object = account.hold(Resource::Objects, 1)?;
-        let charge = account.hold(Resource::Frames, pages)?;
-        let owned = Owned::with_room(pages)?;
+        let (charge, owned) = match Self::paid_room(account, pages) {
+            // What it has given up may not be given back yet.
+            Err(_) if emptying::is_under_way() => {
+                emptying::finish();
+                Self::paid_room(account, pages)?
+            }
+            found => found?,
+        };
         Ok(Self::new(pages.saturating_mul(PAGE), Content::Anonymous(Mutex::new(owned)), Some(charge), Some(object)))
+    }
+
+    fn paid_room(account: &Arc<Account>, pages: u64) -> Result<(Charge, Owned), Status> {
+        Ok((account.hold(Resource::Frames, pages)?, Owned::with_room(pages)?))
     }
 
     /// Takes zeroed frames for all its pages, as far as the budget allows. Whether it has them.
@@ -504,7 +519,7 @@ impl Drop for MemoryObject {
         }
         let content = core::mem::replace(&mut self.content, Content::Fixed(Frame::FIRST));
         match (self.remains.take(), content) {
-            (Some(remains), content) => emptying::begin(remains, self.id, content),
+            (Some(remains), content) => emptying::begin(remains, self.id, content, self.charge.take()),
             (None, Content::Paged(content)) => while !cache::forget(self.id, &content, &mut 0, &mut Budget::new()) {},
             (None, _) => {}
         }

@@ -79,6 +79,15 @@ struct Life {
 }
 
 impl Life {
+    /// The node goes. False where it was not noted.
+    fn forget_lost(&mut self, node: NodeId) -> bool {
+        let place = self.lost.iter().position(|lost| *lost == node);
+        place.is_some_and(|place| {
+            self.lost.swap_remove(place);
+            true
+        })
+    }
+
     /// Notes the node of a lost capability. False where there is no memory.
     fn note_lost(&mut self, node: NodeId) -> bool {
         let has_room = self.lost.try_reserve(1).is_ok();
@@ -111,6 +120,8 @@ pub struct Process {
     holders: AtomicU32,
     /// It must end, or has ended. No thread is added from then on.
     doomed: AtomicBool,
+    /// Threads that end alone and have not given everything back yet.
+    leaving: AtomicU32,
     /// Its capabilities are given up, and it gets no more.
     closed: AtomicBool,
     itself: Weak<Process>,
@@ -149,6 +160,7 @@ impl Process {
             ending: Ending::new(ending::answer_process),
             holders: AtomicU32::new(0),
             doomed: AtomicBool::new(false),
+            leaving: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             itself: itself.clone(),
             place,
@@ -299,24 +311,20 @@ impl Process {
     /// allows. Whether none is left, so that the node can go.
     pub fn lose(&self, lock: &mut Exclusive, id: CapId, node: NodeId, budget: &mut Budget) -> bool {
         let lost = self.table.lock().remove(id);
-        let is_first = lost.is_ok();
+        let mut done = self.cancel_through(lock, id, budget);
         if let Ok(capability) = lost {
-            self.account.refund(Resource::Capabilities, 1);
             capability.object.linger();
             capability.object.leave_slot(lock);
-        }
-        let mut done = self.cancel_through(lock, id, budget);
-        if !done && is_first {
-            // If nobody goes on with the revocation, the node goes with the process.
-            if self.life.lock().note_lost(node) {
+            // If nothing goes on with the revocation, the node goes with the process. It is paid for until then.
+            if !done && self.life.lock().note_lost(node) {
                 return false;
             }
             while !done {
                 done = self.cancel_through(lock, id, &mut Budget::new());
             }
-        }
-        if done && !is_first {
-            self.life.lock().lost.retain(|lost| *lost != node);
+            self.account.refund(Resource::Capabilities, 1);
+        } else if done && self.life.lock().forget_lost(node) {
+            self.account.refund(Resource::Capabilities, 1);
         }
         done
     }
@@ -389,9 +397,9 @@ impl Process {
     /// A thread ends, and is no thread of the process any more unless it is the last.
     pub fn leave(&self, thread: &Arc<Thread>) -> Left {
         let mut life = self.life.lock();
-        let Some(place) = life.threads.iter().position(|other| Arc::ptr_eq(other, thread)) else {
-            return Left::Before;
-        };
+        // Those of a process that must end go in their order.
+        let place = life.threads.iter().position(|other| Arc::ptr_eq(other, thread));
+        let Some(place) = place.filter(|_| !self.is_doomed()) else { return Left::Before };
         if life.threads.len() == 1 {
             return Left::Nobody;
         }
@@ -405,6 +413,21 @@ impl Process {
         if let Some(place) = life.threads.iter().position(|other| Arc::ptr_eq(other, thread)) {
             life.remove(place);
         }
+    }
+
+    /// A thread that is none of its threads any more has something to give back still: the process ends after it.
+    pub fn wait_for_thread(&self) {
+        self.leaving.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// That thread has given it back.
+    pub fn thread_has_ended(&self) {
+        self.leaving.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether it must end, or has ended.
+    pub fn is_doomed(&self) -> bool {
+        self.doomed.load(Ordering::Relaxed)
     }
 
     /// How many threads it has.
@@ -462,7 +485,7 @@ pub fn doom_spent(lock: &mut Exclusive) {
             }
         };
         if let Some((process, end)) = spent
-            && !process.ending.has_come()
+            && !process.is_doomed()
         {
             process.doom(lock, end);
         }

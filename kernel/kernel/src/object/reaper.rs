@@ -5,7 +5,7 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use capos_abi::Status;
 use spin::Mutex;
@@ -36,6 +36,9 @@ static QUEUE: Mutex<Queue> = Mutex::new(Queue { doomed: VecDeque::new(), places:
 static NOW: AtomicBool = AtomicBool::new(false);
 /// Whether something is left to do later.
 static LATER: AtomicBool = AtomicBool::new(false);
+/// The processor that does steps while it has nothing else to do.
+static IDLE: AtomicU32 = AtomicU32::new(NONE);
+const NONE: u32 = u32::MAX;
 /// Some account's CPU time is used up, and those who used of it have not been told to end.
 static ANY_SPENT: AtomicBool = AtomicBool::new(false);
 /// The id of the first process, once there is one.
@@ -65,7 +68,7 @@ impl Drop for Place {
         let mut queue = QUEUE.lock();
         queue.places = queue.places.saturating_sub(1);
         let wanted = room(queue.places);
-        if queue.doomed.capacity() > wanted.saturating_mul(2) {
+        if queue.doomed.capacity() > wanted {
             let mut small = VecDeque::new();
             // If there is no memory to move into, everything stays.
             if small.try_reserve_exact(wanted).is_ok() {
@@ -84,6 +87,12 @@ fn room(places: usize) -> usize {
 /// Something must end.
 pub fn add(doomed: Doomed) {
     QUEUE.lock().doomed.push_back(doomed);
+    note_work();
+}
+
+/// The same, before all others.
+pub fn add_first(doomed: Doomed) {
+    QUEUE.lock().doomed.push_front(doomed);
     note_work();
 }
 
@@ -116,11 +125,24 @@ pub fn begin() -> bool {
     ANY_SPENT.swap(false, Ordering::Relaxed)
 }
 
-/// A step ends. Whether it has left something.
+/// A step ends. Whether it has left something. That is not done now, even where the step itself has made it: other processors, interrupts
+/// and threads have their turn first.
 pub fn end() -> bool {
     let rest = emptying::is_under_way() || !QUEUE.lock().doomed.is_empty();
     LATER.store(rest, Ordering::Relaxed);
+    NOW.store(ANY_SPENT.load(Ordering::Relaxed), Ordering::Release);
     rest
+}
+
+/// Lets one processor at a time do the steps while it has nothing else to do: whether this one is it.
+pub fn claim(processor: u32) -> bool {
+    let claimed = IDLE.compare_exchange(NONE, processor, Ordering::Relaxed, Ordering::Relaxed);
+    claimed.is_ok() || claimed == Err(processor)
+}
+
+/// Another processor may do them from now on.
+pub fn disclaim() {
+    IDLE.store(NONE, Ordering::Relaxed);
 }
 
 /// Takes out what has waited longest.

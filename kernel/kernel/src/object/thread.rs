@@ -91,6 +91,8 @@ pub struct Thread {
     inner: Mutex<Inner>,
     /// Whether an ENTER continues when it next runs, so that looking takes no lock.
     resumes: AtomicBool,
+    /// The budget of the step in which the kernel works on its entries.
+    budget: AtomicU32,
     ring_address: u64,
     ring_bytes: u64,
     _registers_charge: Charge,
@@ -150,6 +152,7 @@ impl Thread {
             registers: UnsafeCell::new(Registers { context, fpu }),
             inner: Mutex::new(inner),
             resumes: AtomicBool::new(false),
+            budget: AtomicU32::new(0),
             ring_address: start.ring,
             ring_bytes: bytes,
             _registers_charge: registers_charge,
@@ -158,7 +161,7 @@ impl Thread {
         if let Err(status) = process.add_thread(Arc::clone(&thread)) {
             let body = thread.inner.lock().body.take();
             if let Some(Body { ring_memory, .. }) = &body {
-                thread.unmap_ring(lock, ring_memory);
+                while !thread.unmap_ring(lock, ring_memory, &mut Budget::new()) {}
             }
             return Err(status);
         }
@@ -265,6 +268,18 @@ impl Thread {
             inner.wanted = 0;
         }
         wake(lock, self);
+    }
+
+    /// The budget of the step in which the kernel works on its entries.
+    #[inline]
+    pub fn budget(&self) -> Budget {
+        Budget::of(self.budget.load(Ordering::Relaxed))
+    }
+
+    /// Sets it.
+    #[inline]
+    pub fn set_budget(&self, budget: Budget) {
+        self.budget.store(budget.left(), Ordering::Relaxed);
     }
 
     /// Notes what is done of the entry that it works on.

@@ -10,6 +10,7 @@ use crate::arch::context::Context;
 use crate::arch::percpu;
 use crate::arch::{processors, time};
 use crate::cpu::kernel_lock::{Exclusive, Shared};
+use crate::object::budget::Budget;
 use crate::object::process::Process;
 use crate::object::thread::{self, Start, State, Thread};
 use crate::sched::{CpuState, Others, SLICE, state};
@@ -161,7 +162,9 @@ pub fn forget_dead(_: &mut Exclusive) {
 pub fn pause(lock: &mut Exclusive) {
     let cpu = lock.cpu();
     cpu.paused.store(true, Ordering::Relaxed);
-    state(cpu).lock().preempt(lock, time::tsc(), true);
+    let mut state = state(cpu).lock();
+    state.ready.queue_kept();
+    state.preempt(lock, time::tsc(), true);
 }
 
 /// Lets go of one thread that has ended.
@@ -222,8 +225,8 @@ pub fn exit(lock: &mut Exclusive, thread: &Arc<Thread>, code: i32) {
 }
 
 /// Ends a thread alone, in the name of a process.
-pub fn kill(lock: &mut Exclusive, thread: &Arc<Thread>, killer: &Process) {
-    if thread.kill(lock, killer) {
+pub fn kill(lock: &mut Exclusive, thread: &Arc<Thread>, killer: &Process, budget: &mut Budget) {
+    if thread.kill(lock, killer, budget) {
         forget(lock, thread);
     }
 }

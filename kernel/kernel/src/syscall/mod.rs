@@ -340,7 +340,9 @@ fn run(lock: &mut Exclusive, thread: &Arc<Thread>, enter: &mut Enter) {
             taken.words
         };
         budget.spend(cost::ENTRY);
-        let mut progress = execute(lock, thread, &words);
+        thread.set_budget(budget);
+        let mut progress = execute(lock, thread, &words, enter.steps);
+        budget = thread.budget();
         if let Progress::Absent(address) = progress {
             enter.waiting = Some(words);
             match pager::bring_in(lock, thread, address) {
@@ -383,12 +385,12 @@ fn pause(lock: &mut Exclusive, thread: &Arc<Thread>, enter: &Enter) {
 
 /// Does what an entry says, on the slow path.
 #[inline(never)]
-fn execute(lock: &mut Exclusive, thread: &Arc<Thread>, words: &EntryWords) -> Progress {
+fn execute(lock: &mut Exclusive, thread: &Arc<Thread>, words: &EntryWords, is_begun: bool) -> Progress {
     let Entry { user_data: tag, operation } = match Entry::decode(&bytes_of(words)) {
         Ok(entry) => entry,
         Err(refusal) => return refusal.status.into(),
     };
-    if admission::refuses(&thread.process, &operation) {
+    if !is_begun && admission::refuses(&thread.process, &operation) {
         return Status::OutOfMemory.into();
     }
     match operation {

@@ -17,6 +17,7 @@ use crate::memory::page_table::Access;
 use crate::memory::{frames, heap};
 use crate::object::account::Account;
 use crate::object::address_space::Backing;
+use crate::object::budget::Budget;
 use crate::object::capability::Object;
 use crate::object::derivation;
 use crate::object::memory::{MemoryObject, cache};
@@ -330,7 +331,7 @@ pub fn unwanted_requests_end(account: &Arc<Account>) {
         waiter.thread.change(State::Blocked, State::Running);
         fault::page_fault(&mut alone(), &waiter.thread, PAGED_AT + (2000 + round * 32) * PAGE, false, false, true);
         settle();
-        scheduler::kill(&mut alone(), &waiter.thread, &paging.user.process);
+        scheduler::kill(&mut alone(), &waiter.thread, &paging.user.process, &mut Budget::new());
         drop(waiter);
         settle();
     }

@@ -38,7 +38,7 @@ pub const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 88] = [
+const OBJECTS: [(&str, Test); 90] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("messages-arrive-whole", calls::messages_arrive_whole),
     ("answers-receive-the-next", calls::answers_receive_the_next),
@@ -102,6 +102,8 @@ const OBJECTS: [(&str, Test); 88] = [
     ("small-ends-are-bounded", bounds::small_ends_are_bounded),
     ("revocations-are-bounded", bounds::revocations_are_bounded),
     ("large-memory-is-bounded", bounds::large_memory_is_bounded),
+    ("ends-are-ends-between-steps", bounds::ends_are_ends_between_steps),
+    ("entries-share-a-budget", bounds::entries_share_a_budget),
     ("whole-pieces-are-known", bounds::whole_pieces_are_known),
     ("rights-only-shrink", processes::rights_only_shrink),
     ("pages-come-in", processes::pages_come_in),

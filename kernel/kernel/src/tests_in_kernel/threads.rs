@@ -19,6 +19,7 @@ use crate::memory::page_table::Access;
 use crate::memory::{frames, heap};
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
+use crate::object::budget::Budget;
 use crate::object::capability::Object;
 use crate::object::derivation;
 use crate::object::endpoint::{Client, Endpoint};
@@ -299,7 +300,7 @@ pub fn threads_wait_in_every_way(account: &Arc<Account>) {
         match cause {
             0 => first.system_call(EXIT, [0, EXIT_PROCESS, 0]),
             1 => fault::page_fault(&mut alone(), &others[0].thread, 0, true, false, true),
-            _ => scheduler::kill(&mut alone(), &others[1].thread, &first.process),
+            _ => scheduler::kill(&mut alone(), &others[1].thread, &first.process, &mut Budget::new()),
         }
         settle();
         assert_eq!(first.process.ending.get().is_none(), cause == 2);
@@ -452,7 +453,7 @@ pub fn threads_share_pages(account: &Arc<Account>) {
     assert!(pager.run(7, receive).is_empty(), "one request serves all three");
     pager.run(8, Operation::Cancel { target: 7 });
     let weak = Arc::downgrade(&third.thread);
-    scheduler::kill(&mut alone(), &third.thread, &first.process);
+    scheduler::kill(&mut alone(), &third.thread, &first.process, &mut Budget::new());
     settle();
     drop(third);
     assert!(weak.upgrade().is_none(), "nobody keeps a thread that has ended");

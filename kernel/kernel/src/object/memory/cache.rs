@@ -131,6 +131,23 @@ impl PagedState {
         }
     }
 
+    /// The first page of a block of which frames are held.
+    fn next_held(&self) -> Option<u64> {
+        self.blocks.iter().find(|(_, (_, block))| block.held() > 0).map(|(first, _)| *first)
+    }
+
+    /// Frees the frames that are held in one block; about how many instructions that takes.
+    fn let_go_of(&mut self, first: u64) -> u32 {
+        let Some((frame, mut block)) = self.blocks.remove(&first) else { return 0 };
+        let mut count: u32 = 0;
+        for page in block.give_up() {
+            frames::free(frame.offset(page as usize));
+            HELD.fetch_sub(1, Ordering::Relaxed);
+            count = count.saturating_add(1);
+        }
+        cost::FREE.saturating_mul(count)
+    }
+
     /// Frees the frames that are held for pages to come.
     fn let_go(&mut self) {
         self.blocks.retain(|_, (first, block)| {
@@ -266,21 +283,27 @@ pub fn insert(memory: &MemoryObject, first: u64, frames: Vec<Frame>) {
 pub fn forget(object: u64, content: &PagedContent, from: &mut u64, budget: &mut Budget) -> bool {
     let mut clock = CLOCK.lock();
     let mut state = content.state.lock();
-    if HOLDERS.lock().remove(&object) {
-        state.let_go();
+    while let Some(held) = state.next_held() {
+        if !budget.is_whole() {
+            budget.end();
+            return false;
+        }
+        budget.spend(state.let_go_of(held));
     }
+    HOLDERS.lock().remove(&object);
     while budget.allows() {
         let Some((page, resident)) = state.pages.next_resident(*from) else { return true };
         *from = page.saturating_add(1);
         clock.remove(resident.slot);
+        state.pages.remove(page);
         frames::free(resident.frame);
         budget.spend(cost::PAGE);
     }
     false
 }
 
-/// Makes `count` frames free beyond the reserve, as far as it helps to give back what is left of objects that are gone, then what is
-/// held for pages to come, and then pages. Whether `count` frames are free now, and what is kept for the heap.
+/// Makes `count` frames free beyond the reserve, as far as that is possible. First it gives back what is left of objects that are gone,
+/// then what is held for pages to come, then pages. Whether `count` frames are free now, and what is kept for the heap.
 pub fn make_room(count: usize) -> bool {
     while frames::free_count() < count.saturating_add(RESERVE) {
         if emptying::is_under_way() {

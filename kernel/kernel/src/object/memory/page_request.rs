@@ -19,6 +19,7 @@ use super::partial_copy::{self, Copying};
 use super::{MemoryObject, cache};
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::address_space::Mapping;
+use crate::object::budget::{Budget, cost};
 use crate::object::capability::Object;
 use crate::object::derivation::{self, Holder};
 use crate::object::endpoint::Client;
@@ -276,16 +277,18 @@ pub fn ask(
 }
 
 /// The capability to its pager was revoked. What is in stays; who waits for the rest, and who touches
-/// it later, is told that the pager is gone.
-pub fn lose(lock: &mut Exclusive, memory: &Arc<MemoryObject>) {
-    let Some(content) = memory.paged_content() else { return };
+/// it later, is told that the pager is gone: as far as the budget allows. Whether all are told.
+pub fn lose(lock: &mut Exclusive, memory: &Arc<MemoryObject>, budget: &mut Budget) -> bool {
+    let Some(content) = memory.paged_content() else { return true };
     content.state.lock().abandoned = true;
-    loop {
+    while budget.allows() {
         let request = content.state.lock().requests.pop_first();
-        let Some((_, request)) = request else { return };
+        let Some((_, request)) = request else { return true };
         request.withdraw(&content.pager);
         request.fail(lock, Status::Disconnected.words());
+        budget.spend(cost::ANSWER);
     }
+    false
 }
 
 fn start(

@@ -3,6 +3,7 @@
 //! A page of paged memory that is not in is asked of its pager, and the call continues when it has come. What was copied
 //! stays copied meanwhile, whatever becomes of the cache: so a copy ends, also where it is larger than free memory.
 
+use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
@@ -19,8 +20,9 @@ use crate::memory::frames::{self, Frame};
 use crate::object::account::{Account, Charge, Resource};
 use crate::object::capability::Object;
 use crate::object::invocation;
+use crate::object::memory::emptying::Remains;
 use crate::object::memory::page_request::{self, PageIn};
-use crate::object::memory::{cache, user_memory};
+use crate::object::memory::{cache, emptying, user_memory};
 use crate::object::operation::{Kind, OperationRef};
 
 /// A copy of pages, as far as it is made. It is paid for as a whole.
@@ -35,15 +37,20 @@ pub struct PartialCopy {
 }
 
 /// The frames of a copy, [`ABSENT`] where a page is not there yet. Given back on drop.
-#[derive(Debug, Default)]
-struct Taken(Vec<Frame>);
+#[derive(Debug)]
+struct Taken(Vec<Frame>, Option<Box<Remains>>);
 
-/// In place of a frame; as one it is never handed out.
+/// In place of a frame; as one it is never handed out, nor given back.
 const ABSENT: Frame = Frame::FIRST;
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.0.iter().copied().filter(|frame| *frame != ABSENT).for_each(frames::free);
+        let owned = Owned::single(core::mem::take(&mut self.0));
+        if let Some(remains) = self.1.take()
+            && !owned.frames.is_empty()
+        {
+            emptying::begin(remains, 0, Content::Anonymous(Mutex::new(owned)), None);
+        }
     }
 }
 
@@ -60,7 +67,7 @@ impl PartialCopy {
         // Each of the two may come to have frames of its own for all of its pages. That this one can is paid for now, so that
         // no write is refused later for want of quota.
         let charge = account.hold(Resource::Frames, count)?;
-        let mut frames = Taken::default();
+        let mut frames = Taken(Vec::new(), emptying::prepare(count));
         let pages = usize::try_from(count).map_err(|_| Status::OutOfMemory)?;
         frames.0.try_reserve_exact(pages).map_err(|_| Status::OutOfMemory)?;
         let shares = source.can_share();

@@ -27,6 +27,19 @@ pub(super) struct Remains {
     /// The next thread, process or capability of this stage.
     next: u32,
     space: Option<address_space::Remains>,
+    /// Once its address space is gone: the memory objects that are to be emptied before it has ended.
+    emptied: Option<u64>,
+    /// It waits for what is in the queue as well.
+    waits: bool,
+}
+
+impl Remains {
+    /// Others have their turn first.
+    fn wait(&mut self) -> Option<Stage> {
+        self.waits = true;
+        self.next = 0;
+        None
+    }
 }
 
 /// What comes next, in this order.
@@ -55,12 +68,22 @@ impl Process {
         }
         {
             let mut life = self.life.lock();
-            life.remains = Some(Remains { end: Arc::new(end), stage: Stage::Begin, next: 0, space: None });
+            life.remains = Some(Remains {
+                end: Arc::new(end),
+                stage: Stage::Begin,
+                next: 0,
+                space: None,
+                emptied: None,
+                waits: false,
+            });
             for thread in &life.threads {
                 thread.halt(lock);
             }
         }
-        reaper::add(Doomed::Process(process));
+        match reaper::is_first(self.id) {
+            true => reaper::add_first(Doomed::Process(process)),
+            false => reaper::add(Doomed::Process(process)),
+        }
     }
 
     /// Ends the process and gives back what it held, as far as the budget allows. Whether it has ended. No lock may be held.
@@ -80,11 +103,19 @@ impl Process {
                 Stage::Children => self.doom_children(lock, &mut remains.next, budget),
                 Stage::Capabilities => self.give_up(lock, &mut remains.next, budget),
                 Stage::Space => self.give_back_space(&mut remains, budget),
-                Stage::Told => match self.ending.tell(lock, budget) {
-                    true => return true,
-                    false => None,
-                },
+                Stage::Told => {
+                    // Not before: who learns of the end finds the process gone.
+                    self.ending.set(&remains.end);
+                    if self.ending.tell(lock, budget) {
+                        return true;
+                    }
+                    None
+                }
             };
+            if core::mem::take(&mut remains.waits) {
+                budget.spend(cost::WAIT);
+                break;
+            }
             if let Some(next) = next {
                 (remains.stage, remains.next) = (next, 0);
             }
@@ -100,6 +131,8 @@ impl Process {
         if reaper::is_first(self.id) {
             reaper::first_has_ended(end);
         }
+        // So no process is missed below that is made meanwhile.
+        self.account.close();
         Some(Stage::Threads)
     }
 
@@ -120,16 +153,14 @@ impl Process {
     }
 
     fn doom_children(&self, lock: &mut Exclusive, next: &mut u32, budget: &mut Budget) -> Option<Stage> {
-        let threads = core::mem::take(&mut self.life.lock().threads);
-        drop(threads);
         while budget.allows() {
-            budget.spend(cost::PROCESS);
-            let child = {
-                let all = ALL.lock();
-                let Some((index, entry)) = all.at_or_after(*next) else { return Some(Stage::Capabilities) };
-                *next = index.saturating_add(1);
-                if entry.account.is_below(&self.account) { entry.process.upgrade() } else { None }
-            };
+            let thread = self.life.lock().threads.pop();
+            if thread.is_some() {
+                drop(thread);
+                budget.spend(cost::OPERATION);
+                continue;
+            }
+            let Some(child) = self.next_below(next, budget) else { return Some(Stage::Capabilities) };
             if let Some(child) = child.filter(|child| !child.doomed.load(Ordering::Relaxed)) {
                 let report = format!("`{}`, whose account paid for it, has ended", self.name);
                 child.doom(lock, End { cause: Cause::Killed, code: 0, report });
@@ -139,10 +170,37 @@ impl Process {
         None
     }
 
+    /// Whether a process below it has not ended yet that must, from `next` on. `None` if the budget does not allow to look at all of them.
+    fn has_ending_children(&self, next: &mut u32, budget: &mut Budget) -> Option<bool> {
+        while budget.allows() {
+            let Some(child) = self.next_below(next, budget) else { return Some(false) };
+            if child.is_some_and(|child| child.is_doomed() && !child.ending.has_come()) {
+                return Some(true);
+            }
+        }
+        None
+    }
+
+    /// Looks at the process at a place among all processes, or the next one; `next` is the place behind it then. The process, if its account
+    /// lies below this one's. `None` if there is no further process.
+    fn next_below(&self, next: &mut u32, budget: &mut Budget) -> Option<Option<Arc<Process>>> {
+        let all = ALL.lock();
+        let (index, entry) = all.at_or_after(*next)?;
+        *next = index.saturating_add(1);
+        budget.spend(cost::PROCESS.saturating_add(cost::ACCOUNT.saturating_mul(entry.account.depth())));
+        Some(if entry.account.is_below(&self.account) { entry.process.upgrade() } else { None })
+    }
+
     fn give_up(&self, lock: &mut Exclusive, next: &mut u32, budget: &mut Budget) -> Option<Stage> {
         self.closed.store(true, Ordering::Relaxed);
-        // Nothing is in flight any more.
-        core::mem::take(&mut self.life.lock().lost).into_iter().for_each(derivation::forget);
+        while budget.allows()
+            && let Some(lost) = self.life.lock().lost.pop()
+        {
+            // Nothing is in flight through it any more.
+            derivation::forget(lost);
+            self.account.refund(Resource::Capabilities, 1);
+            budget.spend(cost::CAPABILITY);
+        }
         while budget.allows() {
             let (found, is_empty) = {
                 let mut table = self.table.lock();
@@ -171,13 +229,17 @@ impl Process {
         }
         remains.space = None;
         // Who learns of the end finds that given back which ends with it.
-        if !emptying::go_on(budget) {
-            return None;
+        let begun = *remains.emptied.get_or_insert_with(emptying::begun);
+        if !emptying::go_on_until(begun, budget) || self.leaving.load(Ordering::Relaxed) > 0 {
+            return remains.wait();
+        }
+        // Those whose account it paid for end first, and so does what they held.
+        if self.has_ending_children(&mut remains.next, budget)? {
+            return remains.wait();
         }
         self.account.retire();
         self.account.close_cpu();
         ALIVE.fetch_sub(1, Ordering::Relaxed);
-        self.ending.set(&remains.end);
         Some(Stage::Told)
     }
 }

@@ -17,9 +17,12 @@ use crate::object::thread::Unfinished;
 use crate::object::{deadline, derivation, log, report};
 
 /// How far the end of a thread has come.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Stopping {
     begun: bool,
+    /// What it had. Nothing finds that any more, so its operations have ended for everything else, and are only to be taken out of where
+    /// they wait.
+    body: Option<Body>,
     /// How it ends, where it ends alone.
     end: Option<Arc<End>>,
 }
@@ -58,6 +61,7 @@ impl Thread {
             let mut inner = self.inner.lock();
             inner.wanted = 0;
             inner.resume = None;
+            inner.stopping.body = inner.body.take();
             (inner.deadline.take(), core::mem::take(&mut inner.page))
         };
         self.forget_unfinished();
@@ -77,9 +81,6 @@ impl Thread {
     }
 
     /// Ends what it has in flight and gives back what it had, as far as the budget allows. It never runs again. Whether nothing is left.
-    ///
-    /// Until an operation has ended it is as it was: a call that is brought to a buffer of the thread is refused where the process gives its
-    /// reply up.
     pub fn stop(self: &Arc<Self>, lock: &mut Exclusive, budget: &mut Budget) -> bool {
         if !core::mem::replace(&mut self.inner.lock().stopping.begun, true) {
             self.begin_stop(lock);
@@ -87,7 +88,7 @@ impl Thread {
         while budget.allows() {
             let next = {
                 let mut inner = self.inner.lock();
-                let Some(body) = &mut inner.body else { return true };
+                let Some(body) = &mut inner.stopping.body else { return true };
                 let next = body.operations.end_last();
                 // Where there were many places, their memory is a piece of work of its own.
                 if next.is_none() {
@@ -105,16 +106,19 @@ impl Thread {
                     if let Some(node) = ended.attachment {
                         derivation::forget(node);
                     }
+                    let is_copy = matches!(ended.kind, Some(Kind::Copy { .. }));
                     self.withdraw(lock, ticket, ended);
-                    budget.spend(cost::OPERATION);
+                    budget.spend(if is_copy { cost::ANSWER } else { cost::OPERATION });
                 }
                 None => {
-                    let body = self.inner.lock().body.take();
-                    if let Some(Body { ring_memory, .. }) = &body {
-                        self.unmap_ring(lock, ring_memory);
+                    let ring = self.inner.lock().stopping.body.as_ref().map(|body| Arc::clone(&body.ring_memory));
+                    if ring.is_some_and(|ring| !self.unmap_ring(lock, &ring, budget)) {
+                        return false;
                     }
+                    let body = self.inner.lock().stopping.body.take();
                     drop(body);
                     ALIVE.fetch_sub(1, core::sync::atomic::Ordering::Relaxed);
+                    budget.spend(cost::THREAD);
                     return true;
                 }
             }
@@ -131,18 +135,20 @@ impl Thread {
         end.is_none_or(|end| self.handle.end(lock, &end, budget))
     }
 
-    /// Unmaps its rings where they are still mapped. What the process put in their place stays.
-    pub(super) fn unmap_ring(&self, lock: &mut Exclusive, memory: &Arc<MemoryObject>) {
-        self.process.space.unmap_object(lock, self.ring_address, self.ring_bytes, memory);
+    /// Unmaps its rings where they are still mapped, as far as the budget allows; whether they are gone. What the process put in their place
+    /// stays.
+    pub(super) fn unmap_ring(&self, lock: &mut Exclusive, memory: &Arc<MemoryObject>, budget: &mut Budget) -> bool {
+        self.process.space.unmap_object(lock, (self.ring_address, self.ring_bytes), memory, budget)
     }
 
     /// Ends this thread alone. The last thread's end is that of its process. Whether the thread ended, so that the scheduler has to
     /// forget it.
-    fn finish(self: &Arc<Self>, lock: &mut Exclusive, end: End) -> bool {
+    fn finish(self: &Arc<Self>, lock: &mut Exclusive, end: End, budget: &mut Budget) -> bool {
         match self.process.leave(self) {
             Left::Others => {
                 self.inner.lock().stopping.end = Some(Arc::new(end));
-                if !self.end_alone(lock, &mut Budget::new()) {
+                if !self.end_alone(lock, budget) {
+                    self.process.wait_for_thread();
                     reaper::add(Doomed::Thread(Arc::clone(self)));
                 }
                 return true;
@@ -162,13 +168,13 @@ impl Thread {
     /// It has made the system call EXIT for itself. As for [`Thread::kill`].
     #[must_use]
     pub fn exit(self: &Arc<Self>, lock: &mut Exclusive, code: i32) -> bool {
-        self.finish(lock, End { cause: Cause::Exited, code, report: String::new() })
+        self.finish(lock, End { cause: Cause::Exited, code, report: String::new() }, &mut Budget::new())
     }
 
     /// Ends this thread alone, in the name of a process. Whether the scheduler has to forget it.
     #[must_use]
-    pub fn kill(self: &Arc<Self>, lock: &mut Exclusive, killer: &Process) -> bool {
+    pub fn kill(self: &Arc<Self>, lock: &mut Exclusive, killer: &Process, budget: &mut Budget) -> bool {
         let report = report::thread_killed(self, killer);
-        self.finish(lock, End { cause: Cause::Killed, code: 0, report })
+        self.finish(lock, End { cause: Cause::Killed, code: 0, report }, budget)
     }
 }

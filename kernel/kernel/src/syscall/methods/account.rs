@@ -13,7 +13,6 @@ use crate::arch::time;
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::Answer;
 use crate::object::account::{Account, Amounts, CarveError, DEEPEST, Resource};
-use crate::object::budget::Budget;
 use crate::object::capability::Object;
 use crate::object::endpoint::Endpoint;
 use crate::object::invocation::{Invocation, refused};
@@ -91,7 +90,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
             Some(Unfinished::Memory(memory)) => memory,
             _ => MemoryObject::without_frames(self, params.get_bytes()).map_err(refused)?,
         };
-        if !memory.fill(&mut Budget::new()).map_err(refused)? {
+        if !cx.within_budget(|_, budget| memory.fill(budget)).map_err(refused)? {
             return cx.go_on_later(Unfinished::Memory(memory));
         }
         cx.give(Object::Memory(memory), Rights::ALL, None);

@@ -10,7 +10,6 @@ use capos_schema::sync::{Completion, Exception};
 use crate::memory::page_table::Access;
 use crate::object::Answer;
 use crate::object::address_space::{AddressSpace, Backing, MapFailure};
-use crate::object::budget::Budget;
 use crate::object::capability::Object;
 use crate::object::device::mmio;
 use crate::object::invocation::{Invocation, refused};
@@ -69,7 +68,7 @@ impl AddressSpaceKernel<Invocation<'_>> for Arc<AddressSpace> {
         _results: m::unmap_results::Builder<'_>,
     ) -> Answer {
         let (address, length) = (params.get_address(), params.get_length());
-        if !self.as_ref().unmap(cx.lock, address, length, &mut Budget::new()).map_err(refused)? {
+        if !cx.within_budget(|cx, budget| self.as_ref().unmap(cx.lock, address, length, budget)).map_err(refused)? {
             return cx.pause();
         }
         Ok(Completion::Done)

@@ -135,7 +135,7 @@ impl ProcessKernel<Invocation<'_>> for Arc<Process> {
         results.set_name(self.name.as_str());
         results.set_id(self.id);
         results.set_threads(u32::try_from(self.thread_count()).unwrap_or(u32::MAX));
-        results.set_alive(!self.ending.has_come());
+        results.set_alive(!self.is_doomed());
         Ok(Completion::Done)
     }
 

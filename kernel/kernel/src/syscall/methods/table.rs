@@ -8,7 +8,6 @@ use capos_schema::kernel_capnp::{capability_info, capability_table as m};
 use capos_schema::kernel_dispatch::CapabilityTableKernel;
 use capos_schema::sync::{Completion, Exception};
 
-use crate::object::budget::Budget;
 use crate::object::capability::Capability;
 use crate::object::invocation::{Invocation, refused};
 use crate::object::process::Process;
@@ -88,9 +87,14 @@ impl CapabilityTableKernel<Invocation<'_>> for CapabilityTable<'_> {
         let Some(node) = capability.node else { return Ok(Completion::Done) };
         let mut count = match cx.thread.take_unfinished() {
             Some(Unfinished::Revocation(begun, count)) if begun == node => count,
+            // The parameters were changed meanwhile.
+            Some(Unfinished::Revocation(begun, _)) => {
+                derivation::end_revocation(begun);
+                0
+            }
             _ => 0,
         };
-        if !derivation::revoke(cx.lock, node, &mut count, &mut Budget::new()) {
+        if !cx.within_budget(|cx, budget| derivation::revoke(cx.lock, node, &mut count, budget)) {
             derivation::begin_revocation(node);
             return cx.go_on_later(Unfinished::Revocation(node, count));
         }

@@ -44,7 +44,7 @@ impl ThreadKernel<Invocation<'_>> for Arc<ThreadHandle> {
     ) -> Answer {
         cx.need(Rights::MANAGE)?;
         if let Some(thread) = self.living() {
-            scheduler::kill(cx.lock, &thread, &cx.thread.process);
+            cx.within_budget(|cx, budget| scheduler::kill(cx.lock, &thread, &cx.thread.process, budget));
         }
         Ok(Completion::Done)
     }

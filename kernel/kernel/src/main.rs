@@ -12,7 +12,7 @@
 //!
 //! 1. `arch`: instructions, registers, interrupt controllers, the processors and what each has for itself
 //! 2. `memory`: frames, page tables, the heap and its reserve
-//! 3. `cpu`: the kernel lock, the log, random bytes, the boot loader's answers, panics
+//! 3. `cpu`: the kernel lock, budgets of long work, the log, random bytes, the boot loader's answers, panics
 //! 4. `object`: kernel objects, operations in flight, messages, page requests, the page cache
 //! 5. `ipc`: calls, receives and answers; notifications; waits for words
 //! 6. `paging`: faults, and pages that a thread or the kernel touches

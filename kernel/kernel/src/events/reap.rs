@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use spin::Mutex;
 
 use crate::arch::time;
+use crate::cpu::budget::Budget;
 use crate::cpu::kernel_lock::Exclusive;
-use crate::object::budget::Budget;
 use crate::object::deadline::{self, Due};
 use crate::object::memory::{cache, emptying};
 use crate::object::process;

@@ -9,9 +9,9 @@ use capos_abi::{CapId, Status};
 use capos_captable::{Forest, ForestError, Found, NodeId, Round};
 use spin::Mutex;
 
+use crate::cpu::budget::{Budget, cost};
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::address_space::Mapping;
-use crate::object::budget::{Budget, cost};
 use crate::object::memory::MemoryObject;
 use crate::object::memory::page_request;
 use crate::object::operation::Ticket;

@@ -8,9 +8,9 @@ use capos_schema::kernel_capnp::{exit_info, process, thread};
 use capos_schema::sync::{Completion, Exception};
 use spin::Mutex;
 
+use crate::cpu::budget::{Budget, cost};
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::Answer;
-use crate::object::budget::{Budget, cost};
 use crate::object::invocation::{self, Invocation};
 use crate::object::operation::{Kind, OperationRef};
 use crate::object::process::{Cause, End};

@@ -7,9 +7,9 @@ use capos_abi::Status;
 use capos_captable::{Held, KeyedList, ListKey};
 use spin::{Mutex, MutexGuard};
 
+use crate::cpu::budget::{Budget, cost};
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::account::Charge;
-use crate::object::budget::{Budget, cost};
 use crate::object::operation::OperationRef;
 use crate::object::reaper::{self, Doomed};
 use crate::object::reply::Caller;

@@ -9,10 +9,10 @@ use capos_captable::NodeId;
 use capos_paging::PAGE;
 use capos_schema::sync::{self, Completion, Exception};
 
+use crate::cpu::budget::Budget;
 use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::heap;
 use crate::object::Answer;
-use crate::object::budget::Budget;
 use crate::object::capability::{Capability, Object};
 use crate::object::operation::{Call, Kind, OperationRef, Outcome, Ticket};
 use crate::object::process::Process;

@@ -17,10 +17,10 @@ use capos_captable::NodeId;
 use capos_paging::{BLOCK_PAGES, PAGE, pages_for};
 use spin::Mutex;
 
+use crate::cpu::budget::{Budget, cost};
 use crate::memory::frames::{self, Frame};
 use crate::object::account::{Account, Charge, Resource};
 use crate::object::address_space::Mapping;
-use crate::object::budget::{Budget, cost};
 use crate::object::derivation::{self, Holder};
 use crate::object::endpoint::Client;
 use crate::object::memory::cache::PagedContent;

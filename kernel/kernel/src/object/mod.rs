@@ -2,7 +2,6 @@
 
 pub mod account;
 pub mod address_space;
-pub mod budget;
 pub mod capability;
 pub mod cpu_time;
 pub mod deadline;

@@ -434,7 +434,7 @@ pub enum Progress {
     Pending,
     /// The page at this address must come in first. Nothing has happened.
     Absent(u64),
-    /// A [step](crate::object::budget) of it is done. It is worked on again when others have had their turn.
+    /// A [step](crate::cpu::budget) of it is done. It is worked on again when others have had their turn.
     Unfinished,
 }
 

@@ -11,10 +11,10 @@ use capos_abi::{CapId, Rights, Status};
 use capos_captable::{NodeId, Pool, Table, shrink};
 use spin::{Mutex, MutexGuard};
 
+use crate::cpu::budget::{Budget, cost};
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::account::{Account, Charge, Resource};
 use crate::object::address_space::AddressSpace;
-use crate::object::budget::{Budget, cost};
 use crate::object::capability::{Capability, Object};
 use crate::object::derivation::{self, Holder};
 use crate::object::ending::{self, Ending};

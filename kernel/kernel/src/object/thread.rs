@@ -19,12 +19,12 @@ use spin::{Mutex, MutexGuard};
 
 use crate::arch::context::{Context, Fpu};
 use crate::arch::processors;
+use crate::cpu::budget::{Budget, cost};
 use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::page_table::Access;
 use crate::memory::reserve;
 use crate::object::account::{Charge, Resource};
 use crate::object::address_space::{Backing, MapFailure};
-use crate::object::budget::{Budget, cost};
 use crate::object::derivation::{self, Holder};
 use crate::object::memory::MemoryObject;
 use crate::object::memory::page_request::PageIn;

@@ -7,9 +7,9 @@ use core::sync::atomic::{AtomicI8, AtomicU64, Ordering};
 
 use spin::Mutex;
 
+use crate::cpu::budget::Budget;
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::account::Charge;
-use crate::object::budget::Budget;
 use crate::object::ending::{self, Ending};
 use crate::object::process::End;
 use crate::object::thread::Thread;

@@ -21,11 +21,11 @@ use capos_abi::{CapId, Entry, Status, syscall as number};
 use spin::MutexGuard;
 
 use crate::arch::time;
+use crate::cpu::budget::{Budget, cost};
 use crate::cpu::kernel_lock::{Exclusive, Held, Shared};
 use crate::ipc;
 use crate::ipc::word;
 use crate::log;
-use crate::object::budget::{Budget, cost};
 use crate::object::operation::{Call, Enter, Outcome, Progress};
 use crate::object::process::{Cause, End};
 use crate::object::report;

@@ -11,13 +11,13 @@ use capos_schema::{kernel_capnp as schema, kernel_dispatch as interface};
 
 use super::bench::{Actor, alone, buffer, settle, status};
 use crate::arch::time;
+use crate::cpu::budget::Budget;
 use crate::events::reap;
 use crate::ipc;
 use crate::log;
 use crate::memory::page_table::Access;
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
-use crate::object::budget::Budget;
 use crate::object::capability::Object;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::memory::MemoryObject;

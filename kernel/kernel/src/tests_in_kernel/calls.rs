@@ -10,11 +10,11 @@ use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
 use super::bench::{Actor, SCRATCH, alone, buffer, memory, settle, status};
+use crate::cpu::budget::Budget;
 use crate::log;
 use crate::memory::page_table::Access;
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
-use crate::object::budget::Budget;
 use crate::object::capability::Object;
 use crate::object::derivation;
 use crate::object::endpoint::{Client, Endpoint};

@@ -18,9 +18,9 @@ use capos_paging::{BLOCK_PAGES, Block, Clock, PAGE, PageState, Pages, Slot};
 use spin::Mutex;
 
 use crate::arch::processors;
+use crate::cpu::budget::{Budget, cost};
 use crate::memory::frames::{self, Frame};
 use crate::memory::reserve;
-use crate::object::budget::{Budget, cost};
 use crate::object::endpoint::Client;
 use crate::object::memory::page_request::PageIn;
 use crate::object::memory::{MemoryObject, emptying};

@@ -7,9 +7,9 @@ use capos_paging::PAGE;
 use spin::Mutex;
 
 use super::Content;
+use crate::cpu::budget::{Budget, cost};
 use crate::memory::frames::Frame;
 use crate::object::account::Charge;
-use crate::object::budget::{Budget, cost};
 use crate::object::memory::cache;
 use crate::object::reaper;
 

@@ -17,9 +17,9 @@ use spin::Mutex;
 
 use super::partial_copy::{self, Copying};
 use super::{MemoryObject, cache};
+use crate::cpu::budget::{Budget, cost};
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::address_space::Mapping;
-use crate::object::budget::{Budget, cost};
 use crate::object::capability::Object;
 use crate::object::derivation::{self, Holder};
 use crate::object::endpoint::Client;

@@ -7,11 +7,11 @@ use core::sync::atomic::Ordering;
 use capos_captable::Table;
 
 use super::{ALIVE, ALL, Cause, End, Process, discard};
+use crate::cpu::budget::{Budget, cost};
 use crate::cpu::kernel_lock::Exclusive;
 use crate::log;
 use crate::object::account::Resource;
 use crate::object::address_space;
-use crate::object::budget::{Budget, cost};
 use crate::object::derivation;
 use crate::object::memory::emptying;
 use crate::object::reaper::{self, Doomed};

@@ -7,8 +7,8 @@ use capos_abi::Status;
 
 use super::inner::Body;
 use super::{ALIVE, Thread};
+use crate::cpu::budget::{Budget, cost};
 use crate::cpu::kernel_lock::Exclusive;
-use crate::object::budget::{Budget, cost};
 use crate::object::memory::MemoryObject;
 use crate::object::operation::{Ended, Kind, OperationRef, Ticket};
 use crate::object::process::{Cause, End, Left, Process};

@@ -39,7 +39,7 @@ pub struct Inner {
     pub(super) stopping: Stopping,
 }
 
-/// What is done of an entry that takes several [steps](crate::object::budget).
+/// What is done of an entry that takes several [steps](crate::cpu::budget).
 #[derive(Debug)]
 pub enum Unfinished {
     /// A new memory object that has not all of its frames yet.

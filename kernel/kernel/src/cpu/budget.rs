@@ -3,7 +3,7 @@
 //! Long work is what ends a process, a thread or an endpoint, revokes a capability, makes a large memory object, or unmaps a long
 //! range. It does as much as one [`Budget`] allows: that is a step. Then others have their turn: other processors acquire the
 //! kernel lock, interrupts come in, threads run. What is left continues in the name of the calling thread
-//! ([`Progress::Unfinished`](crate::object::operation::Progress)), or of no thread ([`crate::object::reaper`]).
+//! (`Progress::Unfinished`), or of no thread (`reaper`).
 
 /// The instructions that a step may still take, roughly.
 #[derive(Debug)]

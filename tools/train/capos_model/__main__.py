@@ -264,7 +264,7 @@ def main():
     found = command("score", _score, "score what a model answered to a set")
     found.add_argument("--set", type=Path, required=True, metavar="DIR")
     found.add_argument("--produced", type=Path, required=True, metavar="FILE")
-    found.add_argument("--requests", action="store_true", help="of the sets `requests` and `requests-unread`: whether they are right by what is done")
+    found.add_argument("--requests", action="store_true", help="of the sets of requests: whether they are right by what is done")
     found.add_argument("--json", action="store_true")
     found = command("train", _train, "train a model, or go on with its training (needs PyTorch)")
     found.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder of the checkpoint")

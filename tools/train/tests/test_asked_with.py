@@ -25,6 +25,10 @@ def _asked(conversations):
                     yield said, not words.isdisjoint(_LISTED[call.name])
 
 
+# Orders whose first word has letters exchanged, in the latest set.
+MISTYPED = ["sotp service ahci", "read me plan-b.txt and then delte it"]
+
+
 class AskedWith(unittest.TestCase):
     def test_the_words_are_of_own_tools_and_in_the_form_that_the_file_has(self):
         self.assertEqual(set(_LISTED), {"delete_file", "stop_service", "power_off"})
@@ -38,7 +42,7 @@ class AskedWith(unittest.TestCase):
         found = list(_asked([*typed, *requests]))
         self.assertGreater(len(found), 80)
         # The two are one request, with swapped letters: those are recognised where the model is run.
-        self.assertEqual([said[-1] for said, right in found if not right], ["delte jan.txt and feb.txt"] * 2)
+        self.assertEqual([said[-1] for said, right in found if not right], [*["delte jan.txt and feb.txt"] * 2, *MISTYPED])
 
     def test_so_have_nearly_all_sentences_of_training(self):
         found = [right for split in ("train", "wording") for _, right in _asked(Generator(split, 7).conversations(1500))]

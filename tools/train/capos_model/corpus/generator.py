@@ -98,11 +98,15 @@ class Generator:
 
     # A person's words.
 
-    def _sentence(self, pattern):
+    def _sentence(self, pattern, before=None):
         """The sentence of a pattern, the values in it, and the arguments of its call."""
-        values = {slot: self.values.slot(slot) for slot in pattern.slots()}
+        values = self.values.slots(pattern.slots(), before)
         text, arguments = pattern.fill(self._worded(pattern), values)
-        return text, values, arguments
+        return self._said(text, values), values, arguments
+
+    def _said(self, text, values):
+        """A sentence as people say what is in it."""
+        return text
 
     def _worded(self, pattern):
         """A sentence of a pattern, its values still open."""
@@ -332,7 +336,7 @@ class Generator:
             found = self._followed(first, call)
         if scene in scenes.FAILED:
             found = self.machine.list_services(failed=self.values.choose(self.machine.services()))
-        asked, (text, values, _) = text, self._sentence(pattern)
+        asked, (text, values, _) = text, self._sentence(pattern, call.arguments.get("path"))
         if scene in scenes.NAMED:
             found = scenes.named(found, values["file"], self.random.randrange(4))
         messages = [user(asked), invoke(call), result(found), say(answers.to_result(found))]

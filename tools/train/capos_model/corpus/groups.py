@@ -4,10 +4,13 @@ The tools are much of a request. A row of training has them once, followed by se
 each other.
 """
 
+import re
+
 from . import own_tools, phrasing, strangers
 from .generator import JOINTS, OPEN, Generator, forbid
 from .phrasing import ROWS, TRAIN
 from .typed import Typed, TypedMachine
+from .values import SERVICES
 
 # How many of a hundred sets are of made tools.
 GENERIC_SETS = 15
@@ -67,6 +70,11 @@ ORDERED = [
     ("", ", ", " too"),
     ("", ", and ", " as well"),
 ]
+
+
+# Numbers that people write as words.
+NUMBERS = dict(enumerate("one two three four five six seven eight nine ten eleven twelve".split(), 1))
+NUMBERS |= {15: "fifteen", 20: "twenty", 30: "thirty", 40: "forty", 50: "fifty"}
 
 
 class Unfit(Exception):
@@ -176,6 +184,16 @@ class GroupGenerator(Generator):
 
     def _other_name(self, name):
         return self._any_of([other for other in self._asked[0] if other != name])
+
+    def _said(self, text, values):
+        """Small numbers may be words, and the dash in a service's name a space."""
+        for slot, value in values.items():
+            kind = slot.rstrip("0123456789")
+            if kind in ("max", "number") and value in NUMBERS and self.values.chance(0.5):
+                text = re.sub(rf"(?<![\w./-]){value}(?![\w./-])", NUMBERS[value], text)
+            elif kind == "service" and "-" in str(value) and value in SERVICES and self.values.chance(0.25):
+                text = text.replace(value, value.replace("-", " "))
+        return text
 
     def _worded(self, pattern):
         while True:

@@ -129,8 +129,47 @@ _FOLDERS = FOLDERS + """books bills bin cfg data demo desktop documents download
     uploads videos web www 2019 2022 2023""".split()
 
 
+# What a name gets to distinguish a copy, and what goes before it.
+_BEHIND = _words("-copy _copy -old _old -new -2 2 -v2 _v2 -backup -final -orig -draft -1 1 .bak .old .orig .1 ~ (1)")
+_BEFORE = _words("old- new- copy-of- copy_of_ my- old_ new_ backup- a-")
+
+
 class Typed(Values):
     """Values of which many are as people type them."""
+
+    def slots(self, names, before=None):
+        """Two files that are talked about often have similar names: a copy, another version, another kind, the same
+        elsewhere."""
+        found = super().slots(names)
+        for name in names:
+            first = found.get(f"{name[:-1]}1", before)
+            if name[:-1] in ("path", "file") and name[-1:] in ("2", "3") and first and self.chance(0.45):
+                found[name] = self._like(first, name[:-1] == "path")
+        return found
+
+    def _like(self, path, elsewhere):
+        """A path that resembles another; only a path may be in another folder."""
+        folder, joint, file = path.rpartition("/")
+        stem, dot, end = file.rpartition(".")
+        stem, end = (stem, dot + end) if stem else (file, "")
+        kind = self.random.random()
+        if elsewhere and kind < 0.2:
+            return file if folder and self.chance(0.3) else f"{self.folder()}/{file}"
+        if kind < 0.45:
+            file = stem + self.choose([".bak", ".old", ".orig", "." + self.choose(_ENDS), "." + self.choose(_ENDS)])
+        elif kind < 0.75:
+            file = stem + self.choose(_BEHIND) + end
+        elif kind < 0.83:
+            file = self.choose(_BEFORE) + stem + end
+        elif kind < 0.9 and (year := re.search("[0-9]+", stem)):
+            file = stem[: year.start()] + str(int(year.group()) + self.random.randint(1, 3)) + stem[year.end() :] + end
+        elif kind < 0.95 and len(stem) > 3:
+            at = self.random.randrange(1, len(stem) - 1)
+            file = stem[:at] + stem[at + 1] + stem[at] + stem[at + 2 :] + end
+        else:
+            file = self.name() + end
+        found = folder + joint + file
+        return found if found != path else folder + joint + self.file_name()
 
     def text(self):
         """A text in plain words, which no stranger typed."""
@@ -167,7 +206,14 @@ class Typed(Values):
         name = self.choose(_NAMES)
         if self.chance(0.12):
             name += self.choose(["-", "_", ""]) + str(self.random.randint(1, 30))
-        return f"{name}.{self.choose(_ENDS)}"
+        elif self.chance(0.12):
+            name += self.choose(["-", "_", ""]) + str(self.random.randint(2015, 2035))
+        elif self.chance(0.15):
+            name += self.choose(["-", "_", "-", ""]) + self.choose(_NAMES)
+        elif self.chance(0.04):
+            name = self.choose([name.upper(), name.capitalize()])
+        # A name may have no ending.
+        return name if self.chance(0.12) else f"{name}.{self.choose(_ENDS)}"
 
     def folder(self):
         if self.chance(0.4):

@@ -112,6 +112,10 @@ class Values:
     def number(self):
         return self.choose([self.random.randint(1, 9), self.random.randint(10, 99), self.random.randint(100, 9999)])
 
+    def slots(self, names, before=None):
+        """Values for the open places of a pattern; `before` is the file that was talked about before, if there is one."""
+        return {name: self.slot(name) for name in names}
+
     def slot(self, name):
         """A value for an open place of a pattern; a digit at its end distinguishes two of a kind."""
         kind = name.rstrip("0123456789")
@@ -131,6 +135,7 @@ class Values:
             "name": self.name,
             "part": self.part,
             "pattern": self.name_pattern,
+            "flag": lambda: f"-{self.choose('abcdefhilnpqrstuvx')}" if self.chance(0.4) else f"--{self.word()}",
             "phrase": self.phrase,
         }
         return sources[kind]()

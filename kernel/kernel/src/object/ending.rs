@@ -60,17 +60,22 @@ impl Ending {
 
     /// Tells those who wait, where it has come, as far as the budget allows. Whether all are told. No lock may be held.
     pub fn tell(&self, lock: &mut Exclusive, budget: &mut Budget) -> bool {
-        while budget.allows() {
+        loop {
             let (waiter, end) = {
                 let mut inner = self.inner.lock();
                 let Some(end) = inner.end.clone() else { return true };
-                let Some(waiter) = inner.waiters.pop() else { return true };
+                if inner.waiters.is_empty() {
+                    return true;
+                }
+                // Only then, so that nothing is left where the last one has been told.
+                let Some(waiter) = Some(&mut inner.waiters).filter(|_| budget.allows()).and_then(KeyedList::pop) else {
+                    return false;
+                };
                 (waiter, end)
             };
             (self.answer)(lock, &waiter, &end);
             budget.spend(cost::ANSWER);
         }
-        false
     }
 
     /// Answers a call that asks for it: with `write` where it has come, later otherwise.

@@ -90,7 +90,7 @@ pub mod cost {
     /// Handing up what derives from a capability that is revoked.
     pub const JOINT: u32 = 2_500;
     /// Ending a capability, with what only that kept.
-    pub const CAPABILITY: u32 = 2_000;
+    pub const CAPABILITY: u32 = 1_000;
     /// Taking a region, or the mapping that it shows, out of an address space, without its pages.
     pub const REGION: u32 = 2_000;
     /// Unmapping a page.

@@ -315,7 +315,7 @@ impl Process {
         if let Ok(capability) = lost {
             capability.object.linger();
             capability.object.leave_slot(lock);
-            // If nothing goes on with the revocation, the node goes with the process. It is paid for until then.
+            // If nothing continues the revocation, the node goes with the process. It is paid for until then.
             if !done && self.life.lock().note_lost(node) {
                 return false;
             }

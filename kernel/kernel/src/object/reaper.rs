@@ -1,4 +1,4 @@
-//! What must end: processes, threads and endpoints. They end in steps, in nobody's name.
+//! What must end: processes, threads and endpoints. They end in steps, in no thread's name.
 //!
 //! The event loop does a step where something must end that is new, where some time has passed since the last step, and where the
 //! processor has nothing else to do.
@@ -79,7 +79,7 @@ impl Drop for Place {
     }
 }
 
-/// The room for so many places.
+/// The room for that many places.
 fn room(places: usize) -> usize {
     places.next_power_of_two().max(16)
 }

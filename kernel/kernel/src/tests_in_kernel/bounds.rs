@@ -93,7 +93,7 @@ fn busy_thread(process: &Arc<Process>, ring: u64, completions: u32) -> Arc<Threa
     thread
 }
 
-/// Shows an object of so many pages at an address, in small pages.
+/// Shows an object of that many pages at an address, in small pages.
 fn show(process: &Arc<Process>, address: u64, pages: u64, through: Option<capos_captable::NodeId>) {
     // One page aside, so that no large page can be shown.
     let memory = MemoryObject::anonymous(&process.account, (pages + 1) * PAGE).unwrap();
@@ -166,7 +166,7 @@ pub fn small_ends_are_bounded(account: &Arc<Account>) {
     assert_eq!((process.thread_count(), busy.in_flight()), (1, 0));
     assert!(busy.handle.ending.has_come());
 
-    // Calls of one thread that nobody has taken.
+    // Calls of one thread that no receiver has taken.
     let client = thread(&process, BASE + 0x300_0000, 2048);
     let object = process.account.hold(Resource::Objects, 1).unwrap();
     let endpoint = Endpoint::new(object).unwrap();

@@ -13,7 +13,7 @@ use crate::object::account::Charge;
 use crate::object::memory::cache;
 use crate::object::reaper;
 
-/// An object of so many pages or fewer is emptied at once.
+/// An object of that many pages or fewer is emptied at once.
 const FEW: u64 = 8;
 
 /// What is left of a memory object. It is made with the object, so that its end needs no memory.
@@ -45,7 +45,7 @@ static LIST: Mutex<List> = Mutex::new(List { next: None, latest: None, begun: 0,
 /// Whether it has elements, so that looking takes no lock.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// What will be left of an object of so many pages; `None` where it is emptied at once.
+/// What will be left of an object of that many pages; `None` where it is emptied at once.
 pub fn prepare(pages: u64) -> Option<Box<Remains>> {
     let content = Content::Fixed(Frame::FIRST);
     (pages > FEW).then(|| Box::new(Remains { object: 0, content, charge: None, page: 0, next: None }))

@@ -73,7 +73,7 @@ impl Thread {
         }
     }
 
-    /// Nothing goes on with the entry that it worked on.
+    /// Nothing continues the entry that it worked on.
     pub fn forget_unfinished(&self) {
         if let Some(Unfinished::Revocation(node, _)) = self.take_unfinished() {
             derivation::end_revocation(node);

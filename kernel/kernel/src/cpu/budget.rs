@@ -20,16 +20,12 @@ impl Budget {
         Self { left: Self::INSTRUCTIONS }
     }
 
-    /// That of work which is itself a piece of a step.
-    pub const fn short() -> Self {
-        Self { left: Self::INSTRUCTIONS / 10 }
-    }
-
-    /// What is left of one, as a number, and one of which this is left.
+    /// What is left of one, as a number.
     pub const fn left(&self) -> u32 {
         self.left
     }
 
+    /// One of which this is left.
     pub const fn of(left: u32) -> Self {
         Self { left }
     }

@@ -178,7 +178,7 @@ impl Endpoint {
                 inner.calls.len().saturating_add(inner.receivers.len())
             };
             // One is told at once.
-            if waiting > 1 || !self.close(lock, &mut Budget::short()) {
+            if waiting > 1 || !self.close(lock, &mut Budget::new()) {
                 reaper::add(Doomed::Endpoint(Arc::clone(self)));
             }
         }

@@ -101,6 +101,15 @@ fn show(process: &Arc<Process>, address: u64, pages: u64, through: Option<capos_
     process.space.map(&mut alone(), Backing::Memory(memory), range, PAGE, READ, through).unwrap();
 }
 
+/// Shows one page `count` times, `apart` bytes from each other.
+fn show_often(process: &Process, count: u64, apart: u64) {
+    let memory = MemoryObject::anonymous(&process.account, PAGE).unwrap();
+    for number in 0..count {
+        let (backing, range) = (Backing::Memory(Arc::clone(&memory)), (BASE + number * apart, PAGE));
+        process.space.map(&mut alone(), backing, range, 0, READ, None).unwrap();
+    }
+}
+
 /// The end of processes with many capabilities, threads, operations, mappings and pages.
 pub fn ends_are_bounded(account: &Arc<Account>) {
     let many = process(account);
@@ -118,13 +127,7 @@ pub fn ends_are_bounded(account: &Arc<Account>) {
     measure_end("the end of a process with 32 threads and 16384 operations");
 
     let mapped = process(account);
-    let memory = MemoryObject::anonymous(&mapped.account, PAGE).unwrap();
-    for page in 0..10_000 {
-        let range = (BASE + 2 * page * PAGE, PAGE);
-        let backing = Backing::Memory(Arc::clone(&memory));
-        mapped.space.map(&mut alone(), backing, range, 0, READ, None).unwrap();
-    }
-    drop(memory);
+    show_often(&mapped, 10_000, 2 * PAGE);
     doom(&mapped);
     measure_end("the end of a process with 10000 mappings");
 
@@ -135,13 +138,7 @@ pub fn ends_are_bounded(account: &Arc<Account>) {
 
     // A page for each GiB: each has two tables of its own.
     let sparse = process(account);
-    let memory = MemoryObject::anonymous(&sparse.account, PAGE).unwrap();
-    for number in 0..2000 {
-        let range = (BASE + number * (1 << 30), PAGE);
-        let backing = Backing::Memory(Arc::clone(&memory));
-        sparse.space.map(&mut alone(), backing, range, 0, READ, None).unwrap();
-    }
-    drop(memory);
+    show_often(&sparse, 2000, 1 << 30);
     doom(&sparse);
     measure_end("the end of a process with 4000 sparse page tables");
 

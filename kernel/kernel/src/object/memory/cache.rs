@@ -131,33 +131,24 @@ impl PagedState {
         }
     }
 
-    /// The first page of a block of which frames are held.
-    fn next_held(&self) -> Option<u64> {
-        self.blocks.iter().find(|(_, (_, block))| block.held() > 0).map(|(first, _)| *first)
-    }
-
-    /// Frees the frames that are held in one block; about how many instructions that takes.
-    fn let_go_of(&mut self, first: u64) -> u32 {
-        let Some((frame, mut block)) = self.blocks.remove(&first) else { return 0 };
-        let mut count: u32 = 0;
-        for page in block.give_up() {
-            frames::free(frame.offset(page as usize));
-            HELD.fetch_sub(1, Ordering::Relaxed);
-            count = count.saturating_add(1);
-        }
-        cost::FREE.saturating_mul(count)
-    }
-
     /// Frees the frames that are held for pages to come.
     fn let_go(&mut self) {
         self.blocks.retain(|_, (first, block)| {
-            for page in block.give_up() {
-                frames::free(first.offset(page as usize));
-                HELD.fetch_sub(1, Ordering::Relaxed);
-            }
+            free_held(*first, block);
             !block.is_empty()
         });
     }
+}
+
+/// Frees the frames that a block holds for pages to come; how many.
+fn free_held(first: Frame, block: &mut Block) -> u32 {
+    let mut count: u32 = 0;
+    for page in block.give_up() {
+        frames::free(first.offset(page as usize));
+        HELD.fetch_sub(1, Ordering::Relaxed);
+        count = count.saturating_add(1);
+    }
+    count
 }
 
 impl PagedContent {
@@ -283,12 +274,16 @@ pub fn insert(memory: &MemoryObject, first: u64, frames: Vec<Frame>) {
 pub fn forget(object: u64, content: &PagedContent, from: &mut u64, budget: &mut Budget) -> bool {
     let mut clock = CLOCK.lock();
     let mut state = content.state.lock();
-    while let Some(held) = state.next_held() {
-        if !budget.is_whole() {
-            budget.end();
-            return false;
+    while let Some(mut first) = state.blocks.first_entry() {
+        let (frame, block) = first.get_mut();
+        if block.held() > 0 {
+            if !budget.is_whole() {
+                budget.end();
+                return false;
+            }
+            budget.spend(cost::FREE.saturating_mul(free_held(*frame, block)));
         }
-        budget.spend(state.let_go_of(held));
+        first.remove();
     }
     HOLDERS.lock().remove(&object);
     while budget.allows() {

@@ -161,7 +161,7 @@ impl Process {
                 continue;
             }
             let Some(child) = self.next_below(next, budget) else { return Some(Stage::Capabilities) };
-            if let Some(child) = child.filter(|child| !child.doomed.load(Ordering::Relaxed)) {
+            if let Some(child) = child.filter(|child| !child.is_doomed()) {
                 let report = format!("`{}`, whose account paid for it, has ended", self.name);
                 child.doom(lock, End { cause: Cause::Killed, code: 0, report });
                 budget.spend(cost::OPERATION);

@@ -34,7 +34,7 @@ use spin::Once;
 use crate::arch::percpu;
 use crate::arch::percpu::PerCpu;
 use crate::arch::processors::{self, Request};
-use crate::memory::shootdown;
+use crate::memory::shootdown::{self, ExclusiveGuard};
 
 static LOCK: SharedLock = SharedLock::new();
 
@@ -124,6 +124,8 @@ impl Exclusive {
         Self { cpu, stays: PhantomData }
     }
 }
+
+impl ExclusiveGuard for Exclusive {}
 
 /// The guard of this processor, which holds the lock: the tests of the kernel call functions of several layers in turn, and have no
 /// event that a guard could be passed along.

@@ -48,7 +48,7 @@ pub fn step(lock: &mut Exclusive) {
         && let Some(doomed) = reaper::take()
     {
         // What an end may need is there where the cache has it.
-        cache::refill_reserve();
+        cache::refill_reserve(lock);
         let ended = match &doomed {
             Doomed::Process(process) => process.end(lock, &mut budget),
             Doomed::Thread(thread) => {

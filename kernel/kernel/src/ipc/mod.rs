@@ -234,8 +234,8 @@ fn return_results(
         operation.complete(lock, Status::TooLarge);
         return Ok(Status::TooLarge);
     }
-    let copied =
-        user_memory::copy((&server.space, results.address), (&client.space, call.results.address), length as usize);
+    let (from, to) = ((&*server.space, results.address), (&*client.space, call.results.address));
+    let copied = user_memory::copy(lock, from, to, length as usize);
     match copied {
         Ok(()) => {}
         Err(CopyFailure::Source(unreachable)) => return Err(unreachable.into()),
@@ -245,7 +245,7 @@ fn return_results(
         }
     }
     if caps.sent > 0 {
-        if client.space.check(call.caps.address, 16 * usize::from(caps.sent), true).is_err() {
+        if client.space.check(lock, call.caps.address, 16 * usize::from(caps.sent), true).is_err() {
             operation.complete(lock, Status::BadAddress);
             return Ok(Status::Ok);
         }
@@ -253,7 +253,7 @@ fn return_results(
         match transfer::hand_over(lock, server, &offers, client) {
             Ok(slots) => {
                 // Checked above.
-                let _ = transfer::write(client, call.caps.address, slots.as_slice());
+                let _ = transfer::write(lock, client, call.caps.address, slots.as_slice());
             }
             Err(status) => {
                 operation.complete(lock, status);

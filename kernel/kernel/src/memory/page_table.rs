@@ -11,7 +11,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use capos_machine::page_entry::{Flags, LARGE_PAGE, PAGE, PageEntry, USER_END, index};
 
 use super::frames::{self, Frame};
-use super::{hhdm, kernel_space, shootdown};
+use super::shootdown::{self, ExclusiveGuard};
+use super::{hhdm, kernel_space};
 use crate::arch::percpu::{self, PerCpu};
 
 /// What may be done with a page.
@@ -243,6 +244,7 @@ impl PageTable {
     /// Maps 2 MiB as one page, where nothing is mapped there but parts of it. False where something else is, which stays.
     fn put_large(
         &mut self,
+        lock: &mut impl ExclusiveGuard,
         address: u64,
         page: PageEntry,
         frames: &mut dyn FnMut() -> Option<Frame>,
@@ -255,7 +257,7 @@ impl PageTable {
             }
             // No processor ever finds pages of both sizes, nor a table that is used for something else by then.
             entry.store(0, Ordering::Release);
-            self.forget(address);
+            self.forget(lock, address);
             self.keep_spare(Frame::from_address(old.physical()));
         } else if self.spares == self.large {
             let frame = frames().ok_or(MapError::NoFrame)?;
@@ -268,12 +270,12 @@ impl PageTable {
     }
 
     /// Makes 512 small pages of the large one that an entry maps. Takes no memory.
-    fn split(&mut self, address: u64, entry: &AtomicU64) -> &'static Table {
+    fn split(&mut self, lock: &mut impl ExclusiveGuard, address: u64, entry: &AtomicU64) -> &'static Table {
         let spare = self.take_spare();
         assert!(spare.is_some(), "a large page without a table put aside");
         let frame = spare.unwrap_or(self.root);
         let large = PageEntry(entry.swap(0, Ordering::AcqRel));
-        self.forget(address);
+        self.forget(lock, address);
         let leaves = table(frame.address());
         for (leaf, at) in leaves.iter().zip((0..LARGE_PAGE).step_by(PAGE as usize)) {
             leaf.store(part_of(large, at).0, Ordering::Relaxed);
@@ -284,13 +286,13 @@ impl PageTable {
     }
 
     /// Removes a page; gives the physical address that was mapped.
-    pub fn unmap(&mut self, address: u64) -> Option<u64> {
-        let entry = self.small(address)?;
+    pub fn unmap(&mut self, lock: &mut impl ExclusiveGuard, address: u64) -> Option<u64> {
+        let entry = self.small(lock, address)?;
         let old = PageEntry(entry.swap(0, Ordering::AcqRel));
         if !old.is_present() {
             return None;
         }
-        self.forget(address);
+        self.forget(lock, address);
         Some(old.physical())
     }
 
@@ -306,7 +308,7 @@ impl PageTable {
 
     /// Removes all pages of a range of whole pages. Tables that are not there are passed over as a whole: the work is
     /// bounded by the tables that are, whatever the range. How many entries were looked at.
-    pub fn unmap_range(&mut self, start: u64, length: u64) -> u32 {
+    pub fn unmap_range(&mut self, lock: &mut impl ExclusiveGuard, start: u64, length: u64) -> u32 {
         let end = start.saturating_add(length).min(USER_END);
         let mut at = start;
         let mut any = false;
@@ -323,7 +325,7 @@ impl PageTable {
                     at = at.wrapping_add(LARGE_PAGE);
                 }
                 // What is then there is a table.
-                Lowest::Large(entry) => drop(self.split(at, entry)),
+                Lowest::Large(entry) => drop(self.split(lock, at, entry)),
                 Lowest::Table(leaves) => {
                     let stop = end.min(behind(at, LARGE_PAGE));
                     seen = seen.saturating_add((stop.saturating_sub(at) / PAGE) as u32);
@@ -339,14 +341,14 @@ impl PageTable {
             }
         }
         if any {
-            shootdown::forget(self.root, start, length);
+            shootdown::forget(lock, self.root, start, length);
         }
         seen
     }
 
     /// Takes the right to write from all pages of a range of whole pages; a large page that lies in it in part loses it as a
     /// whole. Once this returns no processor writes there.
-    pub fn protect_range(&mut self, start: u64, length: u64) {
+    pub fn protect_range(&mut self, lock: &mut impl ExclusiveGuard, start: u64, length: u64) {
         let end = start.saturating_add(length).min(USER_END);
         let mut at = start;
         let mut any = false;
@@ -373,25 +375,25 @@ impl PageTable {
             }
         }
         if any {
-            shootdown::forget(self.root, start, length);
+            shootdown::forget(lock, self.root, start, length);
         }
     }
 
     /// Maps another frame where a page is mapped; a large page becomes small ones. Once this returns no processor finds the
     /// one before.
-    pub fn replace(&mut self, address: u64, frame: Frame, access: Access) {
-        if let Some(entry) = self.small(address)
+    pub fn replace(&mut self, lock: &mut impl ExclusiveGuard, address: u64, frame: Frame, access: Access) {
+        if let Some(entry) = self.small(lock, address)
             && PageEntry(entry.load(Ordering::Relaxed)).is_present()
         {
             entry.store(PageEntry::new(frame.address(), flags(access)).0, Ordering::Release);
-            self.forget(address);
+            self.forget(lock, address);
         }
     }
 
     /// Gives a page that is mapped the right to write; a large page becomes small ones. A processor that still knows it
     /// without the right faults, and finds it then.
-    pub fn allow_write(&mut self, address: u64) {
-        if let Some(entry) = self.small(address)
+    pub fn allow_write(&mut self, lock: &mut impl ExclusiveGuard, address: u64) {
+        if let Some(entry) = self.small(lock, address)
             && PageEntry(entry.load(Ordering::Relaxed)).is_present()
         {
             entry.fetch_or(Flags::WRITE.bits(), Ordering::AcqRel);
@@ -484,13 +486,13 @@ impl PageTable {
     /// may use the page without marking it again: the page seems unused then, and goes earlier.
     ///
     /// A large page has one mark. One that was used becomes small pages, all of which were: from then on each has its own.
-    pub fn take_accessed(&mut self, address: u64) -> bool {
+    pub fn take_accessed(&mut self, lock: &mut impl ExclusiveGuard, address: u64) -> bool {
         if let Lowest::Large(entry) = self.lowest(address)
             && !PageEntry(entry.load(Ordering::Acquire)).has(Flags::ACCESSED)
         {
             return false;
         }
-        let Some(entry) = self.small(address) else { return false };
+        let Some(entry) = self.small(lock, address) else { return false };
         let old = PageEntry(entry.fetch_and(!Flags::ACCESSED.bits(), Ordering::AcqRel));
         let accessed = old.is_present() && old.has(Flags::ACCESSED);
         if accessed {
@@ -499,7 +501,8 @@ impl PageTable {
         accessed
     }
 
-    /// Makes all processors leave the address space, which ends: no translation is looked up in it any more.
+    /// Makes all processors leave the address space, which ends: no translation is looked up in it any more. The kernel lock is held
+    /// exclusively; a drop that calls this has no guard.
     pub fn leave(&mut self) {
         if self.is_active() {
             kernel_space::activate(percpu::current());
@@ -565,13 +568,13 @@ impl PageTable {
     }
 
     /// The place of that entry. A large page becomes small ones.
-    fn small(&mut self, address: u64) -> Option<&'static AtomicU64> {
+    fn small(&mut self, lock: &mut impl ExclusiveGuard, address: u64) -> Option<&'static AtomicU64> {
         if address >= USER_END {
             return None;
         }
         let leaves = match self.lowest(address) {
             Lowest::Table(leaves) => leaves,
-            Lowest::Large(entry) => self.split(address, entry),
+            Lowest::Large(entry) => self.split(lock, address, entry),
             Lowest::Absent(_) => return None,
         };
         Some(slot(leaves, address, 1))
@@ -579,9 +582,9 @@ impl PageTable {
 
     /// Makes every processor forget the translation of an address, of whatever size its page was, and the tables that led
     /// to it.
-    fn forget(&self, address: u64) {
+    fn forget(&self, lock: &mut impl ExclusiveGuard, address: u64) {
         self.flush(address);
-        shootdown::forget(self.root, address & !(PAGE - 1), PAGE);
+        shootdown::forget(lock, self.root, address & !(PAGE - 1), PAGE);
     }
 
     fn flush(&self, address: u64) {
@@ -638,7 +641,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// See [`MapError`]. Tables made before a failure stay and are used by later calls.
-    pub fn put_large(&mut self, physical: u64) -> Result<bool, MapError> {
+    pub fn put_large(&mut self, lock: &mut impl ExclusiveGuard, physical: u64) -> Result<bool, MapError> {
         let address = self.address;
         // The last page of the user half stays free, see `put`.
         if !(address | physical).is_multiple_of(LARGE_PAGE) || address >= USER_END - LARGE_PAGE {
@@ -646,7 +649,7 @@ impl Run<'_> {
         }
         self.address = address.wrapping_add(LARGE_PAGE);
         self.leaves = None;
-        self.table.put_large(address, PageEntry::new(physical, self.flags | Flags::LARGE), self.frames)
+        self.table.put_large(lock, address, PageEntry::new(physical, self.flags | Flags::LARGE), self.frames)
     }
 
     /// Maps the 4 KiB at `physical` behind the page before. False where something is mapped there, which stays.

@@ -12,15 +12,18 @@ use super::kernel_space;
 use crate::arch::percpu::PerCpu;
 use crate::arch::processors::{self, Request};
 
+/// What shows that the kernel lock is held exclusively. The lock belongs to a later layer, whose guard is the only type that has this.
+pub trait ExclusiveGuard {}
+
 /// With more pages to forget, a processor forgets them all.
 const FEW: u64 = 32;
 
-/// The range that is to be forgotten. Written by the processor that holds the kernel lock exclusively, before it asks.
+/// The range that is to be forgotten. Written before a processor is asked.
 static START: AtomicU64 = AtomicU64::new(0);
 static END: AtomicU64 = AtomicU64::new(0);
 
 /// Makes the other processors forget the translations of a range, where they have the address space of `root`.
-pub fn forget(root: Frame, start: u64, length: u64) {
+pub fn forget(_: &mut impl ExclusiveGuard, root: Frame, start: u64, length: u64) {
     if processors::count() > 1 {
         START.store(start, Ordering::Relaxed);
         END.store(start.saturating_add(length), Ordering::Relaxed);
@@ -28,7 +31,8 @@ pub fn forget(root: Frame, start: u64, length: u64) {
     }
 }
 
-/// Makes the other processors leave the address space of `root`.
+/// Makes the other processors leave the address space of `root`. The caller holds the kernel lock exclusively; it may be a drop, which has
+/// no guard.
 pub fn leave(root: Frame) {
     processors::ask(Request::Leave, |processor| processor.root() == root.address());
 }

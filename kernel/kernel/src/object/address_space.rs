@@ -132,8 +132,8 @@ impl AddressSpace {
     ///
     /// # Errors
     /// Quota; no memory.
-    pub fn new(account: &Arc<Account>) -> Result<Arc<Self>, Status> {
-        cache::gives_way(1);
+    pub fn new(lock: &mut Exclusive, account: &Arc<Account>) -> Result<Arc<Self>, Status> {
+        cache::gives_way(lock, 1);
         let mut failure = Status::OutOfMemory;
         let mut taken = 0;
         let table = PageTable::new(&mut || table_frame(account, &mut taken, &mut failure)).ok_or(failure)?;
@@ -156,7 +156,7 @@ impl AddressSpace {
     /// quota; no memory; the space or the capability is gone. Nothing is mapped then.
     pub fn map(
         &self,
-        _: &mut Exclusive,
+        lock: &mut Exclusive,
         backing: Backing,
         (start, length): (u64, u64),
         offset: u64,
@@ -179,12 +179,12 @@ impl AddressSpace {
             let attached = derivation::attach(node, Holder::Mapping(Arc::downgrade(&mapping)))?;
             *mapping.node.lock() = Some(attached);
         }
-        match self.show(&mapping) {
+        match self.show(lock, &mapping) {
             // The page cache gives way to page tables too, where nothing is locked. Paged memory needs none yet.
             Err(MapFailure::Status(Status::OutOfMemory))
-                if !mapping.backing.is_paged() && cache::gives_way(tables(length)) =>
+                if !mapping.backing.is_paged() && cache::gives_way(lock, tables(length)) =>
             {
-                self.show(&mapping)?;
+                self.show(lock, &mapping)?;
             }
             shown => shown?,
         }
@@ -195,20 +195,20 @@ impl AddressSpace {
     }
 
     /// Notes a new mapping and enters its pages: all, or nothing.
-    fn show(&self, mapping: &Arc<Mapping>) -> Result<(), MapFailure> {
+    fn show(&self, lock: &mut Exclusive, mapping: &Arc<Mapping>) -> Result<(), MapFailure> {
         let mut guard = self.inner.lock();
         let inner = guard.as_mut().ok_or(MapFailure::Status(Status::Disconnected))?;
         inner.budget(&self.account, inner.regions.len().saturating_add(1))?;
         let (start, length) = (mapping.start, mapping.length);
         let mapped = match inner.regions.insert(start, length, mapping.offset, Arc::clone(mapping)) {
-            Ok(()) => self.fill(inner, mapping).inspect_err(|_| clear(inner, start, length)),
+            Ok(()) => self.fill(lock, inner, mapping).inspect_err(|_| clear(lock, inner, start, length)),
             Err(error) => Err(error.into()),
         };
         mapped.inspect_err(|_| inner.settle(&self.account))
     }
 
     /// Enters the pages of a new mapping that are there for good.
-    fn fill(&self, inner: &mut Inner, mapping: &Mapping) -> Result<(), MapFailure> {
+    fn fill(&self, lock: &mut Exclusive, inner: &mut Inner, mapping: &Mapping) -> Result<(), MapFailure> {
         if mapping.backing.is_paged() {
             return Ok(());
         }
@@ -222,7 +222,7 @@ impl AddressSpace {
             while mapping.is_aligned() && at < end {
                 let next = (at | (LARGE_PAGE - 1)).saturating_add(1);
                 let more = match mapping.backing.block(at).filter(|_| next <= end) {
-                    Some(physical) if run.put_large(physical)? => LARGE_PAGE / PAGE,
+                    Some(physical) if run.put_large(lock, physical)? => LARGE_PAGE / PAGE,
                     _ => show(run, &mapping.backing, at, next.min(end))?,
                 };
                 shown = shown.saturating_add(more);
@@ -306,7 +306,7 @@ impl AddressSpace {
     ///
     /// # Errors
     /// Quota or memory for page tables.
-    pub fn enter_large(&self, _: &mut Exclusive, place: (&Arc<Mapping>, u64), first: Frame) -> Result<bool, Status> {
+    pub fn enter_large(&self, lock: &mut Exclusive, place: (&Arc<Mapping>, u64), first: Frame) -> Result<bool, Status> {
         let (mapping, offset) = place;
         let Some(address) = mapping.address_of(offset) else { return Ok(false) };
         let mut guard = self.inner.lock();
@@ -319,32 +319,32 @@ impl AddressSpace {
         }
         let mut entered = false;
         self.enter(inner, address, mapping.access, |run| {
-            entered = run.put_large(first.address())?;
+            entered = run.put_large(lock, first.address())?;
             Ok(())
         })?;
         Ok(entered)
     }
 
     /// Removes one page of paged memory that a mapping shows.
-    pub fn drop_paged(&self, mapping: &Arc<Mapping>, offset: u64) {
+    pub fn drop_paged(&self, lock: &mut Exclusive, mapping: &Arc<Mapping>, offset: u64) {
         self.with_shown(mapping, offset, |table, address| {
-            table.unmap(address);
+            table.unmap(lock, address);
         });
     }
 
     /// Enters another frame for a page of the object that a mapping shows.
-    pub fn replace(&self, mapping: &Arc<Mapping>, offset: u64, frame: Frame) {
-        self.with_shown(mapping, offset, |table, address| table.replace(address, frame, mapping.access));
+    pub fn replace(&self, lock: &mut Exclusive, mapping: &Arc<Mapping>, offset: u64, frame: Frame) {
+        self.with_shown(mapping, offset, |table, address| table.replace(lock, address, frame, mapping.access));
     }
 
     /// Lets a page that a mapping shows be written.
-    pub fn allow_write(&self, mapping: &Arc<Mapping>, offset: u64) {
-        self.with_shown(mapping, offset, |table, address| table.allow_write(address));
+    pub fn allow_write(&self, lock: &mut Exclusive, mapping: &Arc<Mapping>, offset: u64) {
+        self.with_shown(mapping, offset, |table, address| table.allow_write(lock, address));
     }
 
     /// Takes the right to write from what a mapping shows of a range of its object. Once this returns nothing writes there
     /// through it.
-    pub fn protect(&self, mapping: &Arc<Mapping>, offset: u64, length: u64) {
+    pub fn protect(&self, lock: &mut Exclusive, mapping: &Arc<Mapping>, offset: u64, length: u64) {
         let from = offset.max(mapping.offset);
         let to = offset.saturating_add(length).min(mapping.offset.saturating_add(mapping.length));
         let Some(mut at) = mapping.address_of(from).filter(|_| mapping.access.write && from < to) else { return };
@@ -357,16 +357,16 @@ impl AddressSpace {
             let (next, shows) = region.unwrap_or((at.saturating_add(PAGE), false));
             let next = next.min(end);
             if shows {
-                inner.table.protect_range(at, next.saturating_sub(at));
+                inner.table.protect_range(lock, at, next.saturating_sub(at));
             }
             at = next;
         }
     }
 
     /// Whether a page of paged memory was used through a mapping since the last call.
-    pub fn take_accessed(&self, mapping: &Arc<Mapping>, offset: u64) -> bool {
+    pub fn take_accessed(&self, lock: &mut Exclusive, mapping: &Arc<Mapping>, offset: u64) -> bool {
         let mut accessed = false;
-        self.with_shown(mapping, offset, |table, address| accessed = table.take_accessed(address));
+        self.with_shown(mapping, offset, |table, address| accessed = table.take_accessed(lock, address));
         accessed
     }
 
@@ -397,7 +397,7 @@ impl AddressSpace {
     /// such, and all of them are.
     #[cold]
     #[inline(never)]
-    pub fn make_own(&self, address: u64, length: u64) -> bool {
+    pub fn make_own(&self, lock: &mut Exclusive, address: u64, length: u64) -> bool {
         let end = address.saturating_add(length);
         let mut at = address & !(PAGE - 1);
         let mut any = false;
@@ -406,7 +406,7 @@ impl AddressSpace {
                 Fault::Spurious => {}
                 Fault::Shared(mapping, offset) => {
                     let Backing::Memory(memory) = &mapping.backing else { return false };
-                    if memory.make_own(offset / PAGE, Some(&mapping)).is_err() {
+                    if memory.make_own(lock, offset / PAGE, Some(&mapping)).is_err() {
                         return false;
                     }
                     any = true;
@@ -427,7 +427,12 @@ impl AddressSpace {
 
     /// Ends the address space: no processor uses it from now on, and nothing can be mapped in it any more. What is left is
     /// [given back](Remains::give_back); there is nothing where it has ended before.
-    pub fn end(&self) -> Option<Remains> {
+    pub fn end(&self, _: &mut Exclusive) -> Option<Remains> {
+        self.take_remains()
+    }
+
+    /// The same for a drop, which has no guard.
+    fn take_remains(&self) -> Option<Remains> {
         let mut inner = self.inner.lock().take()?;
         self.root.end();
         inner.table.leave();
@@ -439,7 +444,7 @@ impl AddressSpace {
 
 impl Drop for AddressSpace {
     fn drop(&mut self) {
-        if let Some(mut remains) = self.end() {
+        if let Some(mut remains) = self.take_remains() {
             while !remains.give_back(self, &mut Budget::new()) {}
         }
     }
@@ -477,9 +482,9 @@ fn show(run: &mut Run<'_>, backing: &Backing, from: u64, to: u64) -> Result<u64,
     Ok(shown)
 }
 
-fn clear(inner: &mut Inner, start: u64, length: u64) {
+fn clear(lock: &mut Exclusive, inner: &mut Inner, start: u64, length: u64) {
     inner.changes = inner.changes.wrapping_add(1);
-    inner.table.unmap_range(start, length);
+    inner.table.unmap_range(lock, start, length);
     let _: Result<alloc::vec::Vec<Region<Arc<Mapping>>>, RangeError> = inner.regions.remove(start, length);
 }
 

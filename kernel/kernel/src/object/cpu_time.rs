@@ -15,6 +15,7 @@ use capos_abi::Status;
 use spin::Once;
 
 use crate::arch::time;
+use crate::cpu::kernel_lock::Exclusive;
 use crate::object::account::Account;
 use crate::object::process::{self, Cause, End};
 use crate::object::reaper;
@@ -31,8 +32,8 @@ pub fn is_any_limited() -> bool {
 /// No limit.
 const NONE: u64 = u64::MAX;
 
-/// What an account knows of CPU time, in nanoseconds. It changes only under the kernel lock, which is had
-/// alone.
+/// What an account knows of CPU time, in nanoseconds. It changes only while the kernel lock is held exclusively; drops, which have no guard,
+/// give back what is left of a limit.
 #[derive(Debug)]
 pub struct CpuTime {
     /// What may be used; [`NONE`] where nothing bounds it here.
@@ -112,7 +113,7 @@ impl Account {
     }
 
     /// Its threads' time counts from now on.
-    pub fn count_cpu_time(&self) {
+    pub fn count_cpu_time(&self, _: &Exclusive) {
         ANY.store(true, Ordering::Relaxed);
         self.cpu.limited.store(true, Ordering::Relaxed);
     }
@@ -140,7 +141,7 @@ impl Account {
     /// kernel is next left.
     #[cold]
     #[inline(never)]
-    pub fn spend(self: &Arc<Self>, amount: u64) {
+    pub fn spend(self: &Arc<Self>, _: &Exclusive, amount: u64) {
         if let Some(limiter) = self.cpu_limiter() {
             limiter.cpu.add(amount);
             if limiter.cpu.left() == 0 {
@@ -154,7 +155,7 @@ impl Account {
     ///
     /// # Errors
     /// [`Status::QuotaExceeded`]: its parent has not so much left; nothing has changed then.
-    pub fn limit_cpu(self: &Arc<Self>, amount: u64) -> Result<(), Status> {
+    pub fn limit_cpu(self: &Arc<Self>, lock: &Exclusive, amount: u64) -> Result<(), Status> {
         if let Some(above) = self.above().and_then(|above| above.cpu_limiter()) {
             if above.cpu.left() < amount {
                 return Err(Status::QuotaExceeded);
@@ -164,7 +165,7 @@ impl Account {
         }
         // The largest limit is less than none.
         self.cpu.limit.store(amount.min(NONE - 1), Ordering::Relaxed);
-        self.count_cpu_time();
+        self.count_cpu_time(lock);
         Ok(())
     }
 
@@ -172,12 +173,12 @@ impl Account {
     ///
     /// # Errors
     /// As [`Account::limit_cpu`]; not where there was a limit, here or above.
-    pub fn cut_cpu(self: &Arc<Self>, amount: u64) -> Result<(), Status> {
+    pub fn cut_cpu(self: &Arc<Self>, lock: &Exclusive, amount: u64) -> Result<(), Status> {
         if self.cpu.own_limit().is_some() {
             self.cpu.lower(self.cpu.left().saturating_sub(amount));
         } else {
-            self.limit_cpu(self.cpu_left().map_or(amount, |left| left.min(amount)))?;
-            process::count_cpu_time_below(self);
+            self.limit_cpu(lock, self.cpu_left().map_or(amount, |left| left.min(amount)))?;
+            process::count_cpu_time_below(lock, self);
         }
         if self.cpu.left() == 0 {
             reaper::end_spent();
@@ -185,7 +186,7 @@ impl Account {
         Ok(())
     }
 
-    /// Its process has ended: what is left of a limit of its own is its parent's.
+    /// Its process has ended: what is left of a limit of its own is its parent's. A drop that calls this has no guard.
     pub fn close_cpu(&self) {
         self.cpu.give_back();
         self.cpu.closed.store(true, Ordering::Relaxed);

@@ -80,13 +80,15 @@ pub fn deliver(
         return Delivery::CallFails(Status::TooLarge);
     };
     let bad = Delivery::ReceiverFails(Status::BadAddress);
-    if call.caps.sent > 0 && server.space.check(accepted.address, 16 * usize::from(call.caps.sent), true).is_err() {
+    let array = 16 * usize::from(call.caps.sent);
+    if array > 0 && server.space.check(lock, accepted.address, array, true).is_err() {
         return bad;
     }
     let Ok(reply) = server.insert_reply(Object::Reply(caller.reply())) else {
         return Delivery::CallFails(Status::Overloaded);
     };
-    if let Err(failure) = copy_message(caller, call, server, buffer.address, &call.header(client.badge, reply)) {
+    if let Err(failure) = copy_message(lock, caller, call, (server, buffer.address), &call.header(client.badge, reply))
+    {
         take_reply(lock, server, reply);
         return match failure {
             CopyFailure::Target(_) => bad,
@@ -114,24 +116,25 @@ pub fn take_reply(lock: &mut Exclusive, server: &Process, reply: CapId) {
 
 /// Writes a message into a receiver's buffer: header, then parameters.
 fn copy_message(
+    lock: &mut Exclusive,
     caller: &Caller,
     call: &Call,
-    server: &Process,
-    to: u64,
+    (server, to): (&Process, u64),
     header: &MessageHeader,
 ) -> Result<(), CopyFailure> {
     let header = header.encode();
     match caller {
         Caller::Thread(operation) => user_memory::copy_behind(
+            lock,
             (&operation.thread.process.space, call.params.address),
             (&server.space, to),
             &header,
             call.params.length as usize,
         ),
         Caller::PageIn(request) => {
-            server.space.write(to, &header).map_err(CopyFailure::Target)?;
+            server.space.write(lock, to, &header).map_err(CopyFailure::Target)?;
             let body = to.saturating_add(MessageHeader::SIZE as u64);
-            server.space.write(body, request.params()).map_err(CopyFailure::Target)
+            server.space.write(lock, body, request.params()).map_err(CopyFailure::Target)
         }
     }
 }
@@ -156,7 +159,7 @@ fn send_caps(
         }
     };
     // The array was checked before; a receiver that takes it away meanwhile has harmed itself.
-    let _ = transfer::write(server, array, slots.as_slice());
+    let _ = transfer::write(lock, server, array, slots.as_slice());
     Ok(())
 }
 

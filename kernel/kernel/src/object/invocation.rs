@@ -182,19 +182,19 @@ pub fn respond(
     if bytes.len() > call.results.length as usize || given.len() > usize::from(call.caps.accepted) {
         return Status::TooLarge.into();
     }
-    if process.space.write(call.results.address, bytes).is_err() {
+    if process.space.write(lock, call.results.address, bytes).is_err() {
         return Status::BadAddress.into();
     }
     let mut caps = 0;
     if !given.is_empty() {
-        if process.space.check(call.caps.address, given.len().saturating_mul(16), true).is_err() {
+        if process.space.check(lock, call.caps.address, given.len().saturating_mul(16), true).is_err() {
             return Status::BadAddress.into();
         }
         match insert_all(lock, process, order, given) {
             Ok(slots) => {
                 caps = slots.as_slice().len() as u8;
                 // Checked above.
-                let _ = transfer::write(process, call.caps.address, slots.as_slice());
+                let _ = transfer::write(lock, process, call.caps.address, slots.as_slice());
             }
             Err(status) => return status.into(),
         }
@@ -228,13 +228,13 @@ fn insert_all(
 }
 
 /// Writes the reason of an exception, as far as there is room.
-pub fn except(process: &Process, call: &Call, exception: &Exception) -> Outcome {
-    except_with(process, call, exception.kind, exception.reason_bytes())
+pub fn except(lock: &mut Exclusive, process: &Process, call: &Call, exception: &Exception) -> Outcome {
+    except_with(lock, process, call, exception.kind, exception.reason_bytes())
 }
 
-fn except_with(process: &Process, call: &Call, kind: ExceptionKind, reason: &[u8]) -> Outcome {
+fn except_with(lock: &mut Exclusive, process: &Process, call: &Call, kind: ExceptionKind, reason: &[u8]) -> Outcome {
     let length = reason.len().min(call.results.length as usize);
-    match process.space.write(call.results.address, reason.get(..length).unwrap_or_default()) {
+    match process.space.write(lock, call.results.address, reason.get(..length).unwrap_or_default()) {
         Ok(()) => Outcome { status: kind as i32, length: length as u32, ..Outcome::default() },
         Err(_) => Status::BadAddress.into(),
     }
@@ -269,7 +269,7 @@ fn answer_with(
     let process = &operation.thread.process;
     let outcome = match sync::results(write) {
         Ok(answer) => respond(lock, process, &call, Word::words_to_bytes(&answer.words), &answer.order, given),
-        Err(exception) => except(process, &call, &exception),
+        Err(exception) => except(lock, process, &call, &exception),
     };
     operation.complete(lock, outcome);
 }
@@ -277,7 +277,8 @@ fn answer_with(
 /// Answers a call that was deferred with an exception.
 pub fn except_later(lock: &mut Exclusive, operation: &OperationRef, kind: ExceptionKind, reason: &[u8]) {
     let Some(call) = operation.thread.peek_call(operation.ticket) else { return };
-    operation.complete(lock, except_with(&operation.thread.process, &call, kind, reason));
+    let outcome = except_with(lock, &operation.thread.process, &call, kind, reason);
+    operation.complete(lock, outcome);
 }
 
 /// Answers a call that was deferred and has no results.

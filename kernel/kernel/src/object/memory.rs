@@ -18,6 +18,7 @@ use capos_paging::{BLOCK_PAGES, PAGE, pages_for};
 use spin::Mutex;
 
 use crate::cpu::budget::{Budget, cost};
+use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::frames::{self, Frame};
 use crate::object::account::{Account, Charge, Resource};
 use crate::object::address_space::Mapping;
@@ -125,7 +126,7 @@ impl Owned {
 
     /// Takes zeroed frames until there are `count`, as far as the budget allows; blocks of them as long as there are such. Whether
     /// it has them. What the page cache holds gives way where there are none.
-    fn fill(&mut self, count: usize, budget: &mut Budget) -> Result<bool, Status> {
+    fn fill(&mut self, lock: &mut Exclusive, count: usize, budget: &mut Budget) -> Result<bool, Status> {
         loop {
             let zeroed = self.known;
             for frame in self.frames.iter().skip(zeroed) {
@@ -144,7 +145,7 @@ impl Owned {
                 return Ok(false);
             }
             let evicted = cache::EVICTIONS.load(Ordering::Relaxed);
-            if !cache::make_room(missing.min(FEW)) {
+            if !cache::make_room(lock, missing.min(FEW)) {
                 return Err(Status::OutOfMemory);
             }
             let evicted = cache::EVICTIONS.load(Ordering::Relaxed).wrapping_sub(evicted);
@@ -222,9 +223,9 @@ impl MemoryObject {
     ///
     /// # Errors
     /// No bytes or too many; quota; no memory.
-    pub fn anonymous(account: &Arc<Account>, bytes: u64) -> Result<Arc<Self>, Status> {
+    pub fn anonymous(lock: &mut Exclusive, account: &Arc<Account>, bytes: u64) -> Result<Arc<Self>, Status> {
         let memory = Self::without_frames(account, bytes)?;
-        while !memory.fill(&mut Budget::new())? {}
+        while !memory.fill(lock, &mut Budget::new())? {}
         Ok(memory)
     }
 
@@ -254,10 +255,10 @@ impl MemoryObject {
     ///
     /// # Errors
     /// No memory.
-    pub fn fill(&self, budget: &mut Budget) -> Result<bool, Status> {
+    pub fn fill(&self, lock: &mut Exclusive, budget: &mut Budget) -> Result<bool, Status> {
         let Content::Anonymous(owned) = &self.content else { return Ok(true) };
         let pages = usize::try_from(self.bytes / PAGE).map_err(|_| Status::OutOfMemory)?;
-        owned.lock().fill(pages, budget)
+        owned.lock().fill(lock, pages, budget)
     }
 
     /// Memory of these frames that no account pays for: the window of a page-in.
@@ -275,12 +276,12 @@ impl MemoryObject {
     ///
     /// # Errors
     /// No bytes or too many; quota; no run of free frames that long.
-    pub fn contiguous(account: &Arc<Account>, bytes: u64) -> Result<Arc<Self>, Status> {
+    pub fn contiguous(lock: &mut Exclusive, account: &Arc<Account>, bytes: u64) -> Result<Arc<Self>, Status> {
         let pages = Self::size(bytes)?;
         let object = account.hold(Resource::Objects, 1)?;
         let charge = account.hold(Resource::Frames, pages)?;
         let count = usize::try_from(pages).map_err(|_| Status::InvalidArgument)?;
-        if !cache::make_room(count) {
+        if !cache::make_room(lock, count) {
             return Err(Status::OutOfMemory);
         }
         let first = frames::allocate_contiguous(count).or_else(|| {
@@ -318,24 +319,24 @@ impl MemoryObject {
     ///
     /// # Errors
     /// No memory.
-    pub fn make_own(&self, page: u64, writer: Option<&Arc<Mapping>>) -> Result<(), Status> {
+    pub fn make_own(&self, lock: &mut Exclusive, page: u64, writer: Option<&Arc<Mapping>>) -> Result<(), Status> {
         let (Content::Anonymous(owned), Ok(index)) = (&self.content, usize::try_from(page)) else { return Ok(()) };
         let Some(frame) = owned.lock().frames.get(index).copied() else { return Ok(()) };
         if frames::is_shared(frame) {
-            cache::make_room(1);
+            cache::make_room(lock, 1);
             let own = frames::allocate_dirty().ok_or(Status::OutOfMemory)?;
             user_memory::copy_frame(frame, own);
             owned.lock().frames.get_mut(index).into_iter().for_each(|place| *place = own);
             self.for_each_mapping(|mapping| {
                 if let Some(space) = mapping.space.upgrade() {
-                    space.replace(mapping, page.saturating_mul(PAGE), own);
+                    space.replace(lock, mapping, page.saturating_mul(PAGE), own);
                 }
             });
             frames::free(frame);
         } else if let Some(writer) = writer
             && let Some(space) = writer.space.upgrade()
         {
-            space.allow_write(writer, page.saturating_mul(PAGE));
+            space.allow_write(lock, writer, page.saturating_mul(PAGE));
         }
         Ok(())
     }
@@ -344,10 +345,10 @@ impl MemoryObject {
     ///
     /// # Errors
     /// No memory.
-    pub fn pin(&self, first: u64, count: u64) -> Result<(), Status> {
+    pub fn pin(&self, lock: &mut Exclusive, first: u64, count: u64) -> Result<(), Status> {
         let Content::Anonymous(owned) = &self.content else { return Ok(()) };
         if self.may_be_shared() {
-            (first..first.saturating_add(count)).try_for_each(|page| self.make_own(page, None))?;
+            (first..first.saturating_add(count)).try_for_each(|page| self.make_own(lock, page, None))?;
         }
         owned.lock().pinned = true;
         Ok(())

@@ -142,8 +142,13 @@ impl Process {
     ///
     /// # Errors
     /// The account cannot pay for its page table; no memory.
-    pub fn new(name: String, account: Arc<Account>, charge: Option<Charge>) -> Result<Arc<Self>, Status> {
-        let space = AddressSpace::new(&account)?;
+    pub fn new(
+        lock: &mut Exclusive,
+        name: String,
+        account: Arc<Account>,
+        charge: Option<Charge>,
+    ) -> Result<Arc<Self>, Status> {
+        let space = AddressSpace::new(lock, &account)?;
         let room = reaper::Place::new()?;
         let entry = Entry { process: Weak::new(), account: Arc::clone(&account) };
         let place = ALL.lock().insert(entry).ok_or(Status::OutOfMemory)?;
@@ -457,13 +462,13 @@ pub fn discard(lock: &mut Exclusive, capability: Capability) {
 }
 
 /// The threads of all processes whose accounts are below one count against a limit from now on.
-pub fn count_cpu_time_below(account: &Account) {
+pub fn count_cpu_time_below(lock: &Exclusive, account: &Account) {
     let all = ALL.lock();
     let mut from = 0;
     while let Some((index, entry)) = all.at_or_after(from) {
         from = index.saturating_add(1);
         if entry.account.is_below(account) {
-            entry.account.count_cpu_time();
+            entry.account.count_cpu_time(lock);
         }
     }
 }

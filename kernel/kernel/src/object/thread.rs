@@ -124,7 +124,7 @@ impl Thread {
         let registers_charge = process.account.hold(Resource::Frames, KERNEL_FRAMES)?;
         let handle_charge = process.account.hold(Resource::Objects, 1)?;
         let room = reaper::Place::new()?;
-        let memory = MemoryObject::anonymous(&process.account, bytes)?;
+        let memory = MemoryObject::anonymous(lock, &process.account, bytes)?;
         let ring = Ring::new(Arc::clone(&memory), start.layout)?;
         let ring_memory = Arc::clone(&memory);
         let operations = Operations::new(places)?;

@@ -174,11 +174,11 @@ pub fn consume(lock: &mut Exclusive, from: &Process, offers: &[Offer]) {
 ///
 /// # Errors
 /// It is not accessible any more.
-pub fn write(process: &Process, address: u64, slots: &[CapSlot]) -> Result<(), Unreachable> {
+pub fn write(lock: &mut Exclusive, process: &Process, address: u64, slots: &[CapSlot]) -> Result<(), Unreachable> {
     let mut raw = [0_u8; CapSlot::SIZE * MAX_CAPS as usize];
     for (into, slot) in raw.as_chunks_mut().0.iter_mut().zip(slots) {
         *into = slot.encode();
     }
     let length = CapSlot::SIZE.saturating_mul(slots.len());
-    process.space.write(address, raw.get(..length).unwrap_or(&[]))
+    process.space.write(lock, address, raw.get(..length).unwrap_or(&[]))
 }

@@ -30,7 +30,7 @@ pub fn page_fault(lock: &mut Exclusive, thread: &Arc<Thread>, address: u64, writ
             let Backing::Memory(memory) = &mapping.backing else {
                 return die(lock, thread, report::forbidden(thread, address, write, execute, &mapping, offset));
             };
-            if let Err(status) = memory.make_own(offset / PAGE, Some(&mapping)) {
+            if let Err(status) = memory.make_own(lock, offset / PAGE, Some(&mapping)) {
                 die(lock, thread, report::no_own_frame(thread, memory.id, offset, status));
             }
         }

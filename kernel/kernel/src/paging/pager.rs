@@ -36,7 +36,7 @@ pub fn require(lock: &mut Exclusive, thread: &Arc<Thread>, place: &Place, memory
         drop(state);
         if let Err(status) = result {
             // The cache gives way to page tables too: the thread touches the page again then.
-            if status == Status::OutOfMemory && cache::gives_way(TABLES) {
+            if status == Status::OutOfMemory && cache::gives_way(lock, TABLES) {
                 return;
             }
             let report = report::no_page_table(thread, memory.id, offset, status);

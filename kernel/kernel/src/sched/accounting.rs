@@ -19,9 +19,9 @@ pub static IDLE: AtomicU64 = AtomicU64::new(0);
 impl CpuState {
     /// Accounts for the time until now.
     #[inline(always)]
-    pub(super) fn settle_time(&mut self, now: u64) {
+    pub(super) fn settle_time(&mut self, lock: &Exclusive, now: u64) {
         if let Some(current) = self.current.as_ref().or(self.laid_down.as_ref()) {
-            charge(current, self.since, now);
+            charge(lock, current, self.since, now);
             self.since = now;
         } else if let Some(since) = &mut self.idle_since {
             IDLE.fetch_add(now.saturating_sub(*since), Ordering::Relaxed);
@@ -39,11 +39,11 @@ impl CpuState {
 
     /// Whether a thread whose CPU time is limited has any left. Notes when to look again: before those who use of the
     /// same limit can have used it up, however many processors they run on.
-    fn has_time(&mut self, _: &Exclusive, thread: &Thread, now: u64) -> bool {
+    fn has_time(&mut self, lock: &Exclusive, thread: &Thread, now: u64) -> bool {
         for processor in processors::others() {
             let mut other = state(processor).lock();
             if other.is_limited() {
-                other.settle_time(now);
+                other.settle_time(lock, now);
             }
         }
         let left = thread.process.account.cpu_left().unwrap_or(u64::MAX);
@@ -74,7 +74,7 @@ impl CpuState {
     #[inline(never)]
     pub(super) fn look_at_limit(&mut self, lock: &Exclusive, now: u64) {
         if let Some(current) = self.current.as_ref().filter(|_| self.is_limited()).cloned() {
-            self.settle_time(now);
+            self.settle_time(lock, now);
             if !self.has_time(lock, &current, now) {
                 reaper::end_spent();
             }
@@ -93,11 +93,11 @@ pub(super) fn count(thread: &Thread, since: u64, now: u64) {
 
 /// The same, and takes it from what its account may use.
 #[inline(always)]
-pub(super) fn charge(thread: &Thread, since: u64, now: u64) {
+pub(super) fn charge(lock: &Exclusive, thread: &Thread, since: u64, now: u64) {
     count(thread, since, now);
     let account = &thread.process.account;
     if account.is_cpu_limited() {
-        account.spend(time::at(now).saturating_sub(time::at(since)));
+        account.spend(lock, time::at(now).saturating_sub(time::at(since)));
     }
 }
 
@@ -116,7 +116,7 @@ pub fn begin_idle(lock: &Exclusive) {
 pub fn end_idle(lock: &Exclusive) {
     let mut state = state(lock.cpu()).lock();
     if state.idle_since.is_some() {
-        state.settle_time(time::tsc());
+        state.settle_time(lock, time::tsc());
         state.idle_since = None;
     }
 }
@@ -133,7 +133,7 @@ pub fn limits_changed(lock: &Exclusive) {
 }
 
 /// Accounts for the time until now on all processors, so that what is read next is true.
-pub fn settle_times(_: &Exclusive) {
+pub fn settle_times(lock: &Exclusive) {
     let now = time::tsc();
-    processors::all().for_each(|processor| state(processor).lock().settle_time(now));
+    processors::all().for_each(|processor| state(processor).lock().settle_time(lock, now));
 }

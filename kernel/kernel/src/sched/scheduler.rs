@@ -73,7 +73,7 @@ impl CpuState {
             self.preempt(lock, time::tsc(), true);
         }
         let now = time::tsc();
-        let left = self.put_down(cpu, now);
+        let left = self.put_down(lock, now);
         self.had_current = left.is_some();
         let Some(next) = self.next(lock, now) else {
             self.rest_timer(cpu, now);
@@ -94,7 +94,7 @@ impl CpuState {
     /// The running thread of this processor goes back into the queue: to its front if it has not used up its slice.
     fn preempt(&mut self, lock: &Exclusive, now: u64, front: bool) {
         if self.current.as_ref().is_some_and(|thread| thread.change(State::Running, State::Ready))
-            && let Some(thread) = self.put_down(lock.cpu(), now)
+            && let Some(thread) = self.put_down(lock, now)
         {
             let left = self.slice_end().saturating_sub(time::at(now));
             if !front {

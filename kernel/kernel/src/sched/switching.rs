@@ -6,17 +6,19 @@ use core::sync::atomic::Ordering;
 use crate::arch::context::Context;
 use crate::arch::percpu::PerCpu;
 use crate::arch::time;
-use crate::cpu::kernel_lock::{Held, Shared};
+#[cfg(feature = "tests")]
+use crate::cpu::kernel_lock::Entered;
+use crate::cpu::kernel_lock::{Exclusive, Held, Shared};
 use crate::object::thread::{State, Thread};
 use crate::object::{cpu_time, deadline, reaper};
 use crate::sched::{CpuState, SLICE, SWITCHES, WAITING, accounting, set_lent, state};
 
 impl CpuState {
-    /// The current thread of this processor, which is `cpu`, stops running, unless it was laid down already.
+    /// The current thread of this processor stops running, unless it was laid down already.
     #[inline(always)]
-    pub(super) fn put_down(&mut self, cpu: &PerCpu, now: u64) -> Option<Arc<Thread>> {
-        self.settle_time(now);
-        self.laid_down.take().or_else(|| self.release(cpu))
+    pub(super) fn put_down(&mut self, lock: &Exclusive, now: u64) -> Option<Arc<Thread>> {
+        self.settle_time(lock, now);
+        self.laid_down.take().or_else(|| self.release(lock.cpu()))
     }
 
     /// Puts the current thread down, and nothing else.
@@ -160,7 +162,10 @@ pub(super) fn is_either_limited(current: &Thread, next: &Thread) -> bool {
 pub fn with_current(cpu: &PerCpu, thread: &Arc<Thread>, act: impl FnOnce()) -> bool {
     state(cpu).lock().take_up(cpu, Arc::clone(thread), time::tsc());
     act();
-    let left = state(cpu).lock().put_down(cpu, time::tsc());
+    let left = match crate::cpu::kernel_lock::of_tests() {
+        Entered::Exclusive(lock) => state(cpu).lock().put_down(&lock, time::tsc()),
+        Entered::Shared(_) => state(cpu).lock().release(cpu),
+    };
     crate::memory::kernel_space::activate(cpu);
     left.is_some()
 }

@@ -146,7 +146,7 @@ pub fn prepare(lock: &mut Exclusive, boot: &BootInfo, account: Arc<Account>) -> 
     // All of the package is looked at, so that `init` need not doubt that it is whole.
     let image = capos_ustar::find(module.bytes, PROGRAM)?.ok_or(Failure::NoProgram)?;
     let program = Program::parse(image, image.len() as u64)?;
-    let process = Process::new(String::from(PROGRAM), account, None)?;
+    let process = Process::new(lock, String::from(PROGRAM), account, None)?;
     let thread = furnish(lock, &process, module, &program, image);
     if thread.is_err() {
         process.doom(lock, End { cause: Cause::Exited, code: 0, report: String::new() });
@@ -166,7 +166,7 @@ fn furnish(
         load(lock, process, segment, image)?;
     }
     let writable = Access { read: true, write: true, ..Access::default() };
-    let stack = MemoryObject::anonymous(&process.account, FIRST_STACK_BYTES)?;
+    let stack = MemoryObject::anonymous(lock, &process.account, FIRST_STACK_BYTES)?;
     process.space.map(
         lock,
         Backing::Memory(stack),
@@ -177,7 +177,7 @@ fn furnish(
     )?;
     let record = launch_record(process, module)?;
     let bytes = Word::words_to_bytes(&record);
-    let memory = MemoryObject::anonymous(&process.account, bytes.len() as u64)?;
+    let memory = MemoryObject::anonymous(lock, &process.account, bytes.len() as u64)?;
     if !user_memory::fill(&memory, 0, bytes) {
         return Err(Failure::Words("its launch record does not fit"));
     }
@@ -200,7 +200,7 @@ fn furnish(
 }
 
 fn load(lock: &mut Exclusive, process: &Process, segment: &Segment, image: &[u8]) -> Result<(), Failure> {
-    let memory = MemoryObject::anonymous(&process.account, segment.memory_bytes)?;
+    let memory = MemoryObject::anonymous(lock, &process.account, segment.memory_bytes)?;
     let start = usize::try_from(segment.file_offset).map_err(|_| Status::InvalidArgument)?;
     let length = usize::try_from(segment.file_bytes).map_err(|_| Status::InvalidArgument)?;
     let bytes = image.get(start..).and_then(|rest| rest.get(..length)).ok_or(Status::InvalidArgument)?;

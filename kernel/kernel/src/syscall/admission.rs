@@ -4,6 +4,7 @@ use capos_abi::CapId;
 use capos_abi::entry::Operation;
 use capos_schema::kernel_dispatch::{CAPABILITY_TABLE, CAPABILITY_TABLE_REVOKE, PROCESS, PROCESS_KILL};
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::frames;
 use crate::memory::reserve::{self, OPERATION, kept};
 use crate::object::capability::{Capability, Object};
@@ -25,9 +26,9 @@ pub fn allows_alone() -> bool {
 
 /// Whether an operation of a process has to be refused, for want of memory that it might need.
 #[inline]
-pub fn refuses(process: &Process, operation: &Operation) -> bool {
+pub fn refuses(lock: &mut Exclusive, process: &Process, operation: &Operation) -> bool {
     frames::free_count() < kept() && {
-        cache::refill_reserve();
+        cache::refill_reserve(lock);
         frames::free_count() < needed(process, operation)
     }
 }

@@ -143,7 +143,7 @@ fn invoke(
             let given = core::mem::take(&mut invocation.given);
             Some(invocation::respond(invocation.lock, &thread.process, &call, bytes, &order, given))
         }
-        Err(exception) => Some(invocation::except(&thread.process, &call, &exception)),
+        Err(exception) => Some(invocation::except(cell.borrow_mut().lock, &thread.process, &call, &exception)),
     });
     if invocation.is_unfinished {
         return Progress::Unfinished;

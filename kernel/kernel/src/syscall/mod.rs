@@ -390,7 +390,7 @@ fn execute(lock: &mut Exclusive, thread: &Arc<Thread>, words: &EntryWords, is_be
         Ok(entry) => entry,
         Err(refusal) => return refusal.status.into(),
     };
-    if !is_begun && admission::refuses(&thread.process, &operation) {
+    if !is_begun && admission::refuses(lock, &thread.process, &operation) {
         return Status::OutOfMemory.into();
     }
     match operation {

@@ -126,7 +126,7 @@ pub fn objects_outlast_their_accounts(account: &Arc<Account>) {
     let object = |of: &Arc<Account>| of.hold(Resource::Objects, 1).unwrap();
     let process = |of: &Arc<Account>| {
         let charge = of.hold(Resource::Processes, 1).unwrap();
-        Process::new(String::from("child"), of.carve([16, 2, 1, 0, 1], 0).unwrap(), Some(charge)).unwrap()
+        Process::new(&mut alone(), String::from("child"), of.carve([16, 2, 1, 0, 1], 0).unwrap(), Some(charge)).unwrap()
     };
     // An account that the maker alone can name, and one that is given away.
     let (named, given) = (own.carve_object([8, 1, 1, 1, 8], 0).unwrap(), own.carve_object([4, 3, 2, 1, 5], 0).unwrap());

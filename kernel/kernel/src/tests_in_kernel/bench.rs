@@ -58,8 +58,8 @@ impl Actor {
     /// One with rings of these sizes.
     pub fn with_rings(account: &Arc<Account>, name: &str, submission: u32, completion: u32) -> Self {
         let own = account.carve(LIMITS, 0).unwrap();
-        let process = Process::new(String::from(name), own, None).unwrap();
-        let scratch = MemoryObject::anonymous(&process.account, SCRATCH_BYTES).unwrap();
+        let process = Process::new(&mut alone(), String::from(name), own, None).unwrap();
+        let scratch = MemoryObject::anonymous(&mut alone(), &process.account, SCRATCH_BYTES).unwrap();
         let access = Access { read: true, write: true, ..Access::default() };
         process.space.map(&mut alone(), Backing::Memory(scratch), (SCRATCH, SCRATCH_BYTES), 0, access, None).unwrap();
         Self::begin(process, RING, true, RingLayout::new(submission, completion).unwrap())
@@ -69,7 +69,8 @@ impl Actor {
     pub fn orphan(account: &Arc<Account>, name: &str) -> Self {
         let charge = account.hold(Resource::Processes, 1).unwrap();
         let process =
-            Process::new(String::from(name), account.carve([64, 8, 1, 0, 8], 0).unwrap(), Some(charge)).unwrap();
+            Process::new(&mut alone(), String::from(name), account.carve([64, 8, 1, 0, 8], 0).unwrap(), Some(charge))
+                .unwrap();
         Self::begin(process, RING, true, RingLayout::new(8, 16).unwrap())
     }
 
@@ -84,9 +85,10 @@ impl Actor {
         Self { process, thread, ring, owner, layout, submitted: 0, read: 0 }
     }
 
-    /// Writes into its memory as the process itself would.
+    /// Writes into its memory as the process itself would. The kernel lock stays shared where it is, but for a page that is shared.
     pub fn write(&self, address: u64, bytes: &[u8]) {
-        self.process.space.write(address, bytes).unwrap();
+        let space = &self.process.space;
+        space.write_unshared(address, bytes).or_else(|_| space.write(&mut alone(), address, bytes)).unwrap();
     }
 
     /// Reads its memory.
@@ -286,7 +288,7 @@ impl Hog {
 
     /// Lets go of as many frames as the reserve lacks.
     pub fn fill_reserve(&mut self) {
-        while !cache::is_reserve_whole() {
+        while !cache::is_reserve_whole(&mut alone()) {
             frames::free(self.frames.pop().unwrap());
         }
     }
@@ -360,7 +362,7 @@ pub fn status(status: Status) -> i32 {
 
 /// Memory with known contents.
 pub fn memory(account: &Arc<Account>, pages: u64, mark: u8) -> Arc<MemoryObject> {
-    let memory = MemoryObject::anonymous(account, pages * 4096).unwrap();
+    let memory = MemoryObject::anonymous(&mut alone(), account, pages * 4096).unwrap();
     assert!(user_memory::fill(&memory, 0, &[mark; 64]));
     memory
 }

@@ -70,7 +70,7 @@ fn measure_end(what: &str) {
 }
 
 fn process(account: &Arc<Account>) -> Arc<Process> {
-    Process::new(String::from("large"), account.carve(LIMITS, 0).unwrap(), None).unwrap()
+    Process::new(&mut alone(), String::from("large"), account.carve(LIMITS, 0).unwrap(), None).unwrap()
 }
 
 fn doom(process: &Process) {
@@ -96,14 +96,14 @@ fn busy_thread(process: &Arc<Process>, ring: u64, completions: u32) -> Arc<Threa
 /// Shows an object of that many pages at an address, in small pages.
 fn show(process: &Arc<Process>, address: u64, pages: u64, through: Option<capos_captable::NodeId>) {
     // One page aside, so that no large page can be shown.
-    let memory = MemoryObject::anonymous(&process.account, (pages + 1) * PAGE).unwrap();
+    let memory = MemoryObject::anonymous(&mut alone(), &process.account, (pages + 1) * PAGE).unwrap();
     let range = (address, pages * PAGE);
     process.space.map(&mut alone(), Backing::Memory(memory), range, PAGE, READ, through).unwrap();
 }
 
 /// Shows one page `count` times, `apart` bytes from each other.
 fn show_often(process: &Process, count: u64, apart: u64) {
-    let memory = MemoryObject::anonymous(&process.account, PAGE).unwrap();
+    let memory = MemoryObject::anonymous(&mut alone(), &process.account, PAGE).unwrap();
     for number in 0..count {
         let (backing, range) = (Backing::Memory(Arc::clone(&memory)), (BASE + number * apart, PAGE));
         process.space.map(&mut alone(), backing, range, 0, READ, None).unwrap();
@@ -259,7 +259,7 @@ pub fn revocations_are_bounded(account: &Arc<Account>) {
     assert_eq!(u32::from_le_bytes(results[8..12].try_into().unwrap()), 6001);
     assert!(others > 10);
     assert_eq!((holder.capability_count(), thread.in_flight()), (0, 0));
-    assert!(holder.space.check(BASE + 0x100_0000, 1, false).is_err());
+    assert!(holder.space.check(&mut alone(), BASE + 0x100_0000, 1, false).is_err());
     // It is over: something can derive from it again.
     holder.insert(Object::Timer, Rights::ALL, Some(node)).unwrap();
 
@@ -329,8 +329,8 @@ pub fn large_memory_is_bounded(account: &Arc<Account>) {
     });
     let unmap = call(&actor, space, (interface::ADDRESS_SPACE, 1), params);
     assert_eq!(run("unmapping 15999 pages", &mut actor, unmap).0, 0);
-    assert!(rich.space.check(BASE + 15_999 * PAGE, 1, false).is_ok());
-    assert!(rich.space.check(BASE + 15_998 * PAGE, 1, false).is_err());
+    assert!(rich.space.check(&mut alone(), BASE + 15_999 * PAGE, 1, false).is_ok());
+    assert!(rich.space.check(&mut alone(), BASE + 15_998 * PAGE, 1, false).is_err());
     assert_eq!(status(Status::Ok), 0);
     doom(&rich);
     settle();
@@ -346,14 +346,16 @@ pub fn whole_pieces_are_known(account: &Arc<Account>) {
         assert!(each <= most, "{what}: {each} instructions each");
     };
     let process = process(account);
-    let memory = MemoryObject::anonymous(&process.account, 16_001 * PAGE).unwrap();
+    let memory = MemoryObject::anonymous(&mut alone(), &process.account, 16_001 * PAGE).unwrap();
     let range = (BASE, 16_000 * PAGE);
     piece("mapping pages", 16_000, 40, &mut || {
         let backing = Backing::Memory(Arc::clone(&memory));
         process.space.map(&mut alone(), backing, range, PAGE, READ, None).unwrap();
     });
     piece("copying pages", 16_000, 120, &mut || {
-        drop(PartialCopy::new(&memory, &process.account, 1, 16_000).unwrap().finish(&memory));
+        drop(
+            PartialCopy::new(&mut alone(), &memory, &process.account, 1, 16_000).unwrap().finish(&mut alone(), &memory),
+        );
     });
     for _ in 0..1500 {
         process.insert(Object::Timer, Rights::ALL, None).unwrap();
@@ -403,7 +405,7 @@ pub fn ends_are_ends_between_steps(account: &Arc<Account>) {
     // A step that gives many objects up has made work for later, not for now.
     let holder = process(account);
     for _ in 0..200 {
-        let memory = MemoryObject::anonymous(&holder.account, 64 * PAGE).unwrap();
+        let memory = MemoryObject::anonymous(&mut alone(), &holder.account, 64 * PAGE).unwrap();
         holder.insert(Object::Memory(memory), Rights::ALL, None).unwrap();
     }
     doom(&holder);

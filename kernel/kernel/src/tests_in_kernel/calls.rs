@@ -120,7 +120,7 @@ pub fn messages_arrive_whole(account: &Arc<Account>) {
         for border in [FROM, TO] {
             // Frames are given out in rising order.
             for page in [border, border - PAGE] {
-                let memory = MemoryObject::anonymous(&actor.process.account, PAGE).unwrap();
+                let memory = MemoryObject::anonymous(&mut alone(), &actor.process.account, PAGE).unwrap();
                 let access = Access { read: true, write: true, ..Access::default() };
                 actor.process.space.map(&mut alone(), Backing::Memory(memory), (page, PAGE), 0, access, None).unwrap();
             }
@@ -280,7 +280,7 @@ pub fn known_pages_are_forgotten(account: &Arc<Account>) {
     const PLACE: u64 = 0x40_0000;
     let mut pair = pair(account);
     let show = |actor: &Actor, write: bool| {
-        let memory = MemoryObject::anonymous(&actor.process.account, PAGE).unwrap();
+        let memory = MemoryObject::anonymous(&mut alone(), &actor.process.account, PAGE).unwrap();
         let access = Access { read: true, write, ..Access::default() };
         actor.process.space.map(&mut alone(), Backing::Memory(memory), (PLACE, PAGE), 0, access, None).unwrap();
     };

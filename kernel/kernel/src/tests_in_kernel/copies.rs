@@ -50,9 +50,9 @@ fn copied(
     first: u64,
     count: u64,
 ) -> Result<Arc<MemoryObject>, CopyError> {
-    let mut copy = PartialCopy::new(source, account, first, count)?;
-    copy.advance(source)?;
-    Ok(copy.finish(source))
+    let mut copy = PartialCopy::new(&mut alone(), source, account, first, count)?;
+    copy.advance(&mut alone(), source)?;
+    Ok(copy.finish(&mut alone(), source))
 }
 
 fn frame(memory: &MemoryObject, page: u64) -> Frame {
@@ -65,7 +65,7 @@ pub fn copies_stay_apart(account: &Arc<Account>) {
     let before = frames::free_count() + heap::frames();
     let (owner, other) = (Actor::new(account, "owner"), Actor::new(account, "other"));
     let bytes = LARGE_PAGE + 4 * PAGE;
-    let source = MemoryObject::anonymous(account, bytes).unwrap();
+    let source = MemoryObject::anonymous(&mut alone(), account, bytes).unwrap();
     // Shown twice, once in a large page, and in two processes.
     map(&owner, &source, AT);
     map(&owner, &source, 2 * AT + PAGE);
@@ -80,7 +80,7 @@ pub fn copies_stay_apart(account: &Arc<Account>) {
     assert!((2..bytes / PAGE).all(|page| frame(&source, page) == frame(&copy, page - 2)));
     for (actor, at) in [(&owner, AT), (&owner, 2 * AT + PAGE), (&other, AT), (&other, COPIED)] {
         assert!((2..bytes / PAGE - 2).all(|page| !is_writable(actor, at + page * PAGE)), "{at:#x}");
-        assert!(actor.process.space.check(at + 5 * PAGE, 8, false).is_ok(), "what is shared can be read");
+        assert!(actor.process.space.check(&mut alone(), at + 5 * PAGE, 8, false).is_ok(), "what is shared can be read");
     }
 
     // The kernel writes for a process, the process itself does, through either mapping; the copy keeps what was there.
@@ -158,8 +158,8 @@ pub fn cached_pages_are_copied(account: &Arc<Account>) {
     touch_to_write(&reader, COPIED + PAGE);
     reader.write(COPIED + PAGE, &99_u64.to_le_bytes());
     assert_eq!(paging.number_at(2), Some(2));
-    assert!(paging.user.process.space.check(PAGED_AT + 2 * PAGE, 8, true).is_err());
-    assert_eq!(cache::evict_object(&paging.memory), 32);
+    assert!(paging.user.process.space.check(&mut alone(), PAGED_AT + 2 * PAGE, 8, true).is_err());
+    assert_eq!(cache::evict_object(&mut alone(), &paging.memory), 32);
     let number = |at: u64| u64::from_le_bytes(reader.read(at, 8).try_into().unwrap());
     assert_eq!([0, 1, 2].map(|page| number(COPIED + page * PAGE)), [77, 99, 3], "no page of a copy goes");
     assert_eq!([0, 1, 2].map(|page| number(AT + page * PAGE)), [0, 1, 2]);
@@ -174,7 +174,7 @@ pub fn copies_are_paid_for(account: &Arc<Account>) {
     let before = frames::free_count() + heap::frames();
     let mut actor = Actor::new(account, "payer");
     let own = Arc::clone(&actor.process.account);
-    let memory = MemoryObject::anonymous(account, 8 * PAGE).unwrap();
+    let memory = MemoryObject::anonymous(&mut alone(), account, 8 * PAGE).unwrap();
     map(&actor, &memory, AT);
     actor.write(AT + PAGE, b"page");
     let source = actor.give(Object::Memory(Arc::clone(&memory)));
@@ -227,7 +227,7 @@ pub fn copies_are_paid_for(account: &Arc<Account>) {
     actor.process.space.unmap_at_once(&mut alone(), COPIED, PAGE).unwrap();
 
     // A device's memory is its own: what is shared is copied before, and what is pinned is copied at once.
-    memory.pin(4, 2).unwrap();
+    memory.pin(&mut alone(), 4, 2).unwrap();
     assert!((1..6).all(|page| (frame(&memory, page) == frame(&first, page - 1)) == (page < 4)));
     let eager = copied(&memory, account, 0, 8).unwrap();
     assert!((0..8).all(|page| frame(&memory, page) != frame(&eager, page)));
@@ -239,8 +239,8 @@ pub fn copies_are_paid_for(account: &Arc<Account>) {
     while let Some(frame) = frames::allocate_dirty() {
         hog.push(frame);
     }
-    assert_eq!(memory.make_own(1, None), Err(Status::OutOfMemory));
-    assert!(actor.process.space.write(AT + PAGE, b"x").is_err());
+    assert_eq!(memory.make_own(&mut alone(), 1, None), Err(Status::OutOfMemory));
+    assert!(actor.process.space.write(&mut alone(), AT + PAGE, b"x").is_err());
     touch_to_write(&actor, AT + PAGE);
     hog.into_iter().for_each(frames::free);
     let report = actor.report().unwrap();

@@ -130,14 +130,14 @@ pub fn absent_pages_are_copied(account: &Arc<Account>) {
     begin(&mut paging, caps, 5, 60);
     let paid = paging.user.process.account.usage();
     assert_eq!(paid[0] - charged[0], 60, "all of it, before a page is asked for");
-    assert_eq!(cache::evict_object(&paging.memory), 32);
+    assert_eq!(cache::evict_object(&mut alone(), &paging.memory), 32);
     assert_eq!(serve(&mut paging), (5, 5), "up to what was in");
-    assert_eq!(cache::evict_object(&paging.memory), 5);
+    assert_eq!(cache::evict_object(&mut alone(), &paging.memory), 5);
     assert_eq!(serve(&mut paging), (42, 23), "up to the end of the copy");
     let copy = made(&mut paging);
     assert_eq!(paging.user.process.account.usage()[0], paid[0]);
     assert!(is_idle(&mut paging));
-    assert_eq!(cache::evict_object(&paging.memory), 23);
+    assert_eq!(cache::evict_object(&mut alone(), &paging.memory), 23);
     assert_eq!(numbers(&paging.user, &copy), (5..65).collect::<Vec<_>>());
 
     // A thread and two copies wait for one request. Each of the copies is written to alone, and the paged memory never.

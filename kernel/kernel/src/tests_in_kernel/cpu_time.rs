@@ -25,24 +25,24 @@ pub fn cpu_time_is_carved(account: &Arc<Account>) {
     assert_eq!((account.cpu_left(), account.is_cpu_limited()), (None, false));
     let object = |of: &Arc<Account>, objects: u64| of.carve_object([1, 0, 0, 0, objects], 0).unwrap();
     let limited = object(account, 8);
-    limited.limit_cpu(1000).unwrap();
+    limited.limit_cpu(&alone(), 1000).unwrap();
     let left = |account: &Arc<Account>| account.cpu_left().unwrap();
     assert_eq!((left(&limited), limited.cpu_limit()), (1000, Some(1000)));
     // One with a limit of its own, and one that shares.
     let own = limited.carve_object([0, 0, 0, 0, 1], 0).unwrap();
-    own.limit_cpu(600).unwrap();
+    own.limit_cpu(&alone(), 600).unwrap();
     let sharing = limited.carve_object([1, 0, 0, 0, 2], 0).unwrap();
     assert_eq!((left(&limited), left(&own), left(&sharing), sharing.cpu_limit()), (400, 600, 400, None));
     let greedy = limited.carve_object([0; 5], 0).unwrap();
-    assert_eq!((greedy.limit_cpu(401), left(&limited)), (Err(Status::QuotaExceeded), 400));
+    assert_eq!((greedy.limit_cpu(&alone(), 401), left(&limited)), (Err(Status::QuotaExceeded), 400));
     assert!(sharing.is_cpu_limited());
-    sharing.spend(100);
-    own.spend(200);
+    sharing.spend(&alone(), 100);
+    own.spend(&alone(), 200);
     assert_eq!((left(&limited), left(&own)), (300, 400));
     // What is below in one comes out of it and goes back to it, also when it went first.
     let below = own.carve_object([0; 5], 0).unwrap();
-    below.limit_cpu(50).unwrap();
-    below.spend(20);
+    below.limit_cpu(&alone(), 50).unwrap();
+    below.spend(&alone(), 20);
     own.close_cpu();
     assert_eq!((left(&limited), left(&own), left(&below)), (650, 0, 30));
     drop(below);
@@ -53,13 +53,13 @@ pub fn cpu_time_is_carved(account: &Arc<Account>) {
     assert_eq!(left(&limited), 680);
     // What goes beyond a limit is used of the one above, and of the one above that; none of it comes back.
     let outer = limited.carve_object([0, 0, 0, 0, 1], 0).unwrap();
-    outer.limit_cpu(30).unwrap();
+    outer.limit_cpu(&alone(), 30).unwrap();
     let inner = outer.carve_object([0; 5], 0).unwrap();
-    inner.limit_cpu(10).unwrap();
+    inner.limit_cpu(&alone(), 10).unwrap();
     assert_eq!((left(&limited), left(&outer), left(&inner)), (650, 20, 10));
-    inner.spend(25);
+    inner.spend(&alone(), 25);
     assert_eq!((left(&limited), left(&outer), left(&inner)), (650, 5, 0));
-    inner.spend(15);
+    inner.spend(&alone(), 15);
     assert_eq!((left(&limited), left(&outer), left(&inner)), (640, 0, 0));
     drop((inner, outer));
     assert_eq!(left(&limited), 640);
@@ -70,20 +70,20 @@ pub fn cpu_time_is_carved(account: &Arc<Account>) {
     limited.retire();
     drop((kept, sharing));
     assert_eq!(given.cpu_left(), Some(640));
-    given.spend(700);
+    given.spend(&alone(), 700);
     assert_eq!(given.cpu_left(), Some(0));
     drop((given, greedy, limited));
     // Time that no process has used is its parent's, but not more.
     let first = object(account, 4);
-    first.limit_cpu(u64::MAX).unwrap();
-    first.cut_cpu(500).unwrap();
+    first.limit_cpu(&alone(), u64::MAX).unwrap();
+    first.cut_cpu(&alone(), 500).unwrap();
     assert_eq!(left(&first), 500);
-    first.cut_cpu(900).unwrap();
+    first.cut_cpu(&alone(), 900).unwrap();
     assert_eq!(left(&first), 500);
     let second = first.carve_object([0; 5], 0).unwrap();
-    second.cut_cpu(700).unwrap();
+    second.cut_cpu(&alone(), 700).unwrap();
     assert_eq!((left(&first), left(&second)), (0, 500));
-    second.cut_cpu(100).unwrap();
+    second.cut_cpu(&alone(), 100).unwrap();
     assert_eq!((left(&first), left(&second)), (400, 100));
     drop((second, first));
     settle();
@@ -93,15 +93,15 @@ pub fn cpu_time_is_carved(account: &Arc<Account>) {
 pub fn cpu_time_ends_with_its_limit(account: &Arc<Account>) {
     let before = account.usage();
     let group = account.carve_object([600, 200, 20, 10, 100], 0).unwrap();
-    group.limit_cpu(1_000_000).unwrap();
+    group.limit_cpu(&alone(), 1_000_000).unwrap();
     let (one, other, own) = (Actor::new(&group, "one"), Actor::new(&group, "other"), Actor::new(account, "own"));
-    own.process.account.limit_cpu(5_000).unwrap();
+    own.process.account.limit_cpu(&alone(), 5_000).unwrap();
     let free = Actor::new(account, "free");
     assert!(one.process.account.is_cpu_limited() && !free.process.account.is_cpu_limited());
-    one.process.account.spend(999_999);
+    one.process.account.spend(&alone(), 999_999);
     settle();
     assert_eq!((cause(&one), cause(&other)), (None, None));
-    other.process.account.spend(1);
+    other.process.account.spend(&alone(), 1);
     settle();
     for actor in [&one, &other] {
         assert_eq!((cause(actor), actor.thread.state()), (Some(Cause::CpuTime), State::Dead));
@@ -109,17 +109,17 @@ pub fn cpu_time_ends_with_its_limit(account: &Arc<Account>) {
         assert!(report.contains("the limit of CPU time that it shares with its parent is used up"), "{report}");
     }
     assert_eq!((cause(&own), cause(&free)), (None, None));
-    own.process.account.spend(6_000);
+    own.process.account.spend(&alone(), 6_000);
     settle();
     assert!(own.report().unwrap().starts_with("its limit of CPU time is used up"));
     assert_eq!((cause(&own), cause(&free)), (Some(Cause::CpuTime), None));
     // A process whose limit is set while it runs.
     assert_eq!(free.process.account.cpu_left(), None);
     let below = free.process.account.carve([16, 2, 1, 0, 1], 0).unwrap();
-    let child = Process::new(String::from("child"), Arc::clone(&below), None).unwrap();
-    free.process.account.cut_cpu(10).unwrap();
+    let child = Process::new(&mut alone(), String::from("child"), Arc::clone(&below), None).unwrap();
+    free.process.account.cut_cpu(&alone(), 10).unwrap();
     assert!(below.is_cpu_limited());
-    below.spend(10);
+    below.spend(&alone(), 10);
     settle();
     assert_eq!((cause(&free), child.ending.get().map(|end| end.cause)), (Some(Cause::CpuTime), Some(Cause::CpuTime)));
     drop((one, other, own, free, child, below, group));

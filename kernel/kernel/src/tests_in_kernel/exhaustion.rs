@@ -146,7 +146,9 @@ pub fn capabilities_arrive_or_stay(account: &Arc<Account>) {
 pub fn memory_is_given_back_at_the_limit(account: &Arc<Account>) {
     const FRAMES: u64 = 64;
     const BASE: u64 = 0x100_0000;
-    let process = Process::new(String::from("mapper"), account.carve([FRAMES, 4, 4, 4, 4], 0).unwrap(), None).unwrap();
+    let process =
+        Process::new(&mut alone(), String::from("mapper"), account.carve([FRAMES, 4, 4, 4, 4], 0).unwrap(), None)
+            .unwrap();
     let object = memory(&process.account, 3, 1);
     let access = Access { read: true, ..Access::default() };
     // As many as one frame pays for, far enough apart to stay apart.
@@ -156,7 +158,7 @@ pub fn memory_is_given_back_at_the_limit(account: &Arc<Account>) {
     }
     let rest = process.account.hold(Resource::Frames, FRAMES - process.account.usage()[0]).unwrap();
     assert_eq!(process.space.unmap_at_once(&mut alone(), BASE + 0x1000, 0x1000), Err(Status::QuotaExceeded));
-    assert!(process.space.check(BASE, 0x3000, false).is_ok(), "nothing is unmapped then");
+    assert!(process.space.check(&mut alone(), BASE, 0x3000, false).is_ok(), "nothing is unmapped then");
     assert_eq!(process.space.unmap_at_once(&mut alone(), BASE, 0x1000), Ok(()));
     assert_eq!(process.space.unmap_at_once(&mut alone(), BASE + 0x2000, 0x1000), Ok(()));
     assert_eq!(process.space.unmap_at_once(&mut alone(), BASE + 0x4000, 0x3000), Ok(()));

@@ -43,7 +43,7 @@ pub fn large_pages_are_shown(account: &Arc<Account>) {
     let actor = Actor::new(account, "owner");
     let (space, own) = (&actor.process.space, &actor.process.account);
     let bytes = 2 * LARGE_PAGE + 3 * PAGE;
-    let memory = MemoryObject::anonymous(account, bytes).unwrap();
+    let memory = MemoryObject::anonymous(&mut alone(), account, bytes).unwrap();
     let map = |range, offset, access, node| {
         space.map(&mut alone(), Backing::Memory(Arc::clone(&memory)), range, offset, access, node)
     };
@@ -62,10 +62,13 @@ pub fn large_pages_are_shown(account: &Arc<Account>) {
     // A hole makes small pages of one; an end goes from the other.
     space.unmap_at_once(&mut alone(), AT + 5 * PAGE, PAGE).unwrap();
     assert_eq!(large(space), 1);
-    assert!(space.check(AT, 5 * PAGE as usize, true).is_ok() && space.check(AT + 5 * PAGE, 1, false).is_err());
+    assert!(
+        space.check(&mut alone(), AT, 5 * PAGE as usize, true).is_ok()
+            && space.check(&mut alone(), AT + 5 * PAGE, 1, false).is_err()
+    );
     assert_eq!(actor.read(AT + LARGE_PAGE - 4, 8), b"straddle");
     space.unmap_at_once(&mut alone(), AT, bytes).unwrap();
-    assert!(space.check(AT + LARGE_PAGE, 1, false).is_err());
+    assert!(space.check(&mut alone(), AT + LARGE_PAGE, 1, false).is_err());
     assert_eq!(large(space), 0);
 
     // Not aligned, or not whole.
@@ -77,7 +80,10 @@ pub fn large_pages_are_shown(account: &Arc<Account>) {
     // Small pages up to the first that can be large, and again behind it; rights as asked for.
     map((AT + LARGE_PAGE - 2 * PAGE, LARGE_PAGE + 4 * PAGE), LARGE_PAGE - 2 * PAGE, READ, None).unwrap();
     assert_eq!(large(space), 1);
-    assert!(space.check(AT + LARGE_PAGE, 8, false).is_ok() && space.check(AT + LARGE_PAGE, 8, true).is_err());
+    assert!(
+        space.check(&mut alone(), AT + LARGE_PAGE, 8, false).is_ok()
+            && space.check(&mut alone(), AT + LARGE_PAGE, 8, true).is_err()
+    );
     assert_eq!(actor.read(AT + LARGE_PAGE - 4, 8), b"straddle");
     space.unmap_at_once(&mut alone(), AT, 3 * LARGE_PAGE).unwrap();
 
@@ -90,7 +96,7 @@ pub fn large_pages_are_shown(account: &Arc<Account>) {
     derivation::forget(node);
     derivation::revoke_at_once(&mut alone(), root);
     assert_eq!(large(space), 0);
-    assert!((0..1024).all(|page| space.check(AT + page * PAGE, 1, false).is_err()));
+    assert!((0..1024).all(|page| space.check(&mut alone(), AT + page * PAGE, 1, false).is_err()));
     derivation::forget(root);
 
     // At the account's limit nothing is mapped that needs a table, and a part can still be given back.
@@ -100,10 +106,10 @@ pub fn large_pages_are_shown(account: &Arc<Account>) {
     let refused = map((4 * AT, 2 * LARGE_PAGE), 0, READ_WRITE, None);
     assert!(matches!(refused, Err(MapFailure::Status(_))), "{refused:?}");
     assert_eq!(large(space), 1);
-    assert!(space.check(4 * AT, 1, false).is_err());
+    assert!(space.check(&mut alone(), 4 * AT, 1, false).is_err());
     space.unmap_at_once(&mut alone(), AT + LARGE_PAGE / 2, LARGE_PAGE / 2).unwrap();
-    assert!(space.check(AT, LARGE_PAGE as usize / 2, true).is_ok());
-    assert!(space.check(AT + LARGE_PAGE / 2, 1, false).is_err());
+    assert!(space.check(&mut alone(), AT, LARGE_PAGE as usize / 2, true).is_ok());
+    assert!(space.check(&mut alone(), AT + LARGE_PAGE / 2, 1, false).is_err());
     own.refund(Resource::Frames, left);
     drop((actor, memory));
     settle();
@@ -130,7 +136,7 @@ pub fn large_pages_need_blocks(account: &Arc<Account>) {
     let actor = Actor::new(account, "owner");
     let space = &actor.process.space;
     let show = |large_pages| {
-        let memory = MemoryObject::anonymous(account, 2 * LARGE_PAGE).unwrap();
+        let memory = MemoryObject::anonymous(&mut alone(), account, 2 * LARGE_PAGE).unwrap();
         space
             .map(&mut alone(), Backing::Memory(Arc::clone(&memory)), (AT, 2 * LARGE_PAGE), 0, READ_WRITE, None)
             .unwrap();
@@ -206,7 +212,7 @@ pub fn cached_pages_become_large(account: &Arc<Account>) {
         touch(actor, at + 700 * PAGE);
         assert_eq!(large(&actor.process.space), large_pages);
         assert_eq!(actor.read(at + last * PAGE, 8), last.to_le_bytes());
-        assert!(actor.process.space.check(at + 700 * PAGE, 8, true).is_err());
+        assert!(actor.process.space.check(&mut alone(), at + 700 * PAGE, 8, true).is_err());
     }
     // The end of the object is less than a large page.
     paging.bring(1024);
@@ -217,12 +223,12 @@ pub fn cached_pages_become_large(account: &Arc<Account>) {
     while frames::free_count() > cache::RESERVE {
         hog.push(frames::allocate_dirty().unwrap());
     }
-    assert!(cache::make_room(1));
+    assert!(cache::make_room(&mut alone(), 1));
     assert_eq!(memory.resident_pages(), 512 + 32 - 1);
     let gone = (512..1024).find(|page| memory.resident_frame(*page).is_none()).unwrap();
     for actor in [&paging.user, &second] {
         assert_eq!(large(&actor.process.space), 0);
-        let shown = |page| actor.process.space.check(PAGED_AT + page * PAGE, 8, false).is_ok();
+        let shown = |page| actor.process.space.check(&mut alone(), PAGED_AT + page * PAGE, 8, false).is_ok();
         assert!((512..1024).all(|page| shown(page) == (page != gone)));
     }
     assert_eq!(paging.number_at(gone + 1), Some(gone + 1));
@@ -234,10 +240,10 @@ pub fn cached_pages_become_large(account: &Arc<Account>) {
     // All of it goes, from those who show it small and large.
     let fourth = reader(account, &memory, PAGED_AT);
     touch(&fourth, PAGED_AT + 512 * PAGE);
-    assert_eq!(cache::evict_object(&memory), 512 + 32);
+    assert_eq!(cache::evict_object(&mut alone(), &memory), 512 + 32);
     for actor in [&paging.user, &second, &third, &fourth] {
         assert_eq!(large(&actor.process.space), 0);
-        assert!(actor.process.space.check(PAGED_AT + 600 * PAGE, 8, false).is_err());
+        assert!(actor.process.space.check(&mut alone(), PAGED_AT + 600 * PAGE, 8, false).is_err());
     }
     assert_eq!(cache::frames_held(), 0);
     drop((paging, second, third, fourth, memory));
@@ -257,7 +263,7 @@ pub fn held_frames_go_first(account: &Arc<Account>) {
     while frames::free_count() > cache::RESERVE + 8 {
         hog.push(frames::allocate_dirty().unwrap());
     }
-    assert!(cache::make_room(8 + 900));
+    assert!(cache::make_room(&mut alone(), 8 + 900));
     assert_eq!((paging.memory.resident_pages(), cache::frames_held()), (64, 64));
     // Nothing is held where memory is short; the pages come in all the same.
     hog.extend((0..800).map(|_| frames::allocate_dirty().unwrap()));

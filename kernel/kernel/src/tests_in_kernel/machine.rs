@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use capos_machine::page_entry::{Flags, LARGE_PAGE, PAGE, PageEntry};
 
+use super::bench::alone;
 use crate::arch::context::Fpu;
 use crate::arch::{cpu, interrupts, io_apic, msr, percpu, time};
 use crate::cpu::{entropy, log};
@@ -132,18 +133,18 @@ fn page_table_maps_and_returns_its_frames() {
         assert_eq!(map(&mut table, bad, page.address(), READ_WRITE, frames), Err(MapError::BadAddress));
     }
     assert_eq!(map(&mut table, 0x1000_0000_0000, page.address(), READ_WRITE, &mut || None), Err(MapError::NoFrame));
-    assert!(!table.take_accessed(low), "nobody touched the page");
+    assert!(!table.take_accessed(&mut alone(), low), "nobody touched the page");
     Root::of(&table).activate(percpu::current());
-    assert_eq!(table.unmap(low), Some(page.address()));
-    assert_eq!(table.unmap(low), None);
+    assert_eq!(table.unmap(&mut alone(), low), Some(page.address()));
+    assert_eq!(table.unmap(&mut alone(), low), None);
     assert_eq!(table.lookup(low), None);
     // The whole user half at once: 2^35 pages, of which the walk looks only at tables that are there.
     assert_eq!(map(&mut table, low, page.address(), READ_WRITE, frames), Ok(true));
     assert_eq!(map(&mut table, 0x7000_0000_0000, page.address(), READ_WRITE, frames), Ok(true));
-    table.unmap_range(low + 0x1000, 0x7000_0000_0000);
+    table.unmap_range(&mut alone(), low + 0x1000, 0x7000_0000_0000);
     assert!(table.lookup(low).is_some(), "before the range");
     assert_eq!(table.lookup(0x7000_0000_0000), None);
-    table.unmap_range(0, 0x7fff_ffff_f000);
+    table.unmap_range(&mut alone(), 0, 0x7fff_ffff_f000);
     assert_eq!(table.lookup(low), None);
     table.leave();
     // One table at a time, as where the budget allows no more.
@@ -173,7 +174,7 @@ fn large_pages_split_and_grow_together() {
         })
     };
     let put = |table: &mut PageTable, address, to, access, frames: &mut dyn FnMut() -> Option<Frame>| {
-        table.run(address, access, frames).put_large(to)
+        table.run(address, access, frames).put_large(&mut alone(), to)
     };
     let none: &mut dyn FnMut() -> Option<Frame> = &mut || None;
     for (address, to) in [(at + PAGE, physical(0)), (at, physical(1)), (0x7fff_ffe0_0000, physical(0))] {
@@ -190,16 +191,16 @@ fn large_pages_split_and_grow_together() {
     assert_eq!(put(&mut table, at, physical(0), READ_WRITE, none), Ok(false));
     // A mark for all of it becomes a mark for each part.
     Root::of(&table).activate(percpu::current());
-    assert!(!table.take_accessed(at + 3 * PAGE));
+    assert!(!table.take_accessed(&mut alone(), at + 3 * PAGE));
     assert_eq!(table.large_pages(), 1, "what nobody used stays in one piece");
     use_page(at + 9 * PAGE);
-    assert!(table.take_accessed(at + 3 * PAGE) && !table.take_accessed(at + 3 * PAGE));
+    assert!(table.take_accessed(&mut alone(), at + 3 * PAGE) && !table.take_accessed(&mut alone(), at + 3 * PAGE));
     assert_eq!((table.table_frames(), table.large_pages()), (4, 0));
-    assert!(whole(&table, READ_WRITE, &[]) && table.take_accessed(at + 4 * PAGE));
+    assert!(whole(&table, READ_WRITE, &[]) && table.take_accessed(&mut alone(), at + 4 * PAGE));
     use_page(at + 3 * PAGE);
-    assert!(table.take_accessed(at + 3 * PAGE));
+    assert!(table.take_accessed(&mut alone(), at + 3 * PAGE));
     // Grown together again, in the table's stead, from parts and what lacks between them.
-    assert_eq!(table.unmap(at + 8 * PAGE), Some(physical(8)));
+    assert_eq!(table.unmap(&mut alone(), at + 8 * PAGE), Some(physical(8)));
     assert!(whole(&table, READ_WRITE, &[8]));
     assert_eq!(put(&mut table, at, physical(0), READ_EXECUTE, none), Ok(false), "other rights");
     assert_eq!(put(&mut table, at, physical(0) + LARGE_PAGE, READ_WRITE, none), Ok(false), "other memory");
@@ -207,13 +208,13 @@ fn large_pages_split_and_grow_together() {
     assert_eq!((table.table_frames(), table.large_pages()), (4, 1));
     use_page(at + 8 * PAGE);
     // A part goes from its middle, then the rest and what lies around it.
-    table.unmap_range(at + 100 * PAGE, 2 * PAGE);
+    table.unmap_range(&mut alone(), at + 100 * PAGE, 2 * PAGE);
     assert!(whole(&table, READ_WRITE, &[100, 101]));
-    table.unmap_range(at - PAGE, LARGE_PAGE + 2 * PAGE);
+    table.unmap_range(&mut alone(), at - PAGE, LARGE_PAGE + 2 * PAGE);
     assert!((0..512).all(|page| table.lookup(at + page * PAGE).is_none()));
     // In one piece; what was put aside serves for the next table.
     assert_eq!(put(&mut table, at, physical(0), READ_EXECUTE, none), Ok(true));
-    table.unmap_range(0, 0x7fff_ffff_f000);
+    table.unmap_range(&mut alone(), 0, 0x7fff_ffff_f000);
     assert_eq!((table.lookup(at), table.large_pages()), (None, 0));
     assert_eq!(map(&mut table, at + LARGE_PAGE, physical(1), READ_EXECUTE, none), Ok(true));
     assert_eq!(table.lookup(at + LARGE_PAGE + PAGE), None, "a table that was put aside comes back zeroed");

@@ -197,15 +197,15 @@ pub fn mappings_obey(account: &Arc<Account>) {
     space.map(&mut alone(), backing(), (0x40_0000, 0x4000), 0, read_write, Some(node)).unwrap();
     assert_eq!(actor.read(0x40_0000, 4), [9; 4]);
     space.unmap_at_once(&mut alone(), 0x40_1000, 0x1000).unwrap();
-    assert!(space.check(0x40_0000, 0x2000, false).is_err());
-    assert!(space.check(0x40_2000, 0x2000, true).is_ok());
+    assert!(space.check(&mut alone(), 0x40_0000, 0x2000, false).is_err());
+    assert!(space.check(&mut alone(), 0x40_2000, 0x2000, true).is_ok());
     derivation::revoke_at_once(&mut alone(), node);
-    assert!(space.check(0x40_0000, 16, false).is_ok(), "what is revoked is what derives from it");
+    assert!(space.check(&mut alone(), 0x40_0000, 16, false).is_ok(), "what is revoked is what derives from it");
     derivation::forget(node);
-    assert!(space.check(0x40_0000, 16, false).is_ok(), "a release unmaps nothing");
+    assert!(space.check(&mut alone(), 0x40_0000, 16, false).is_ok(), "a release unmaps nothing");
     derivation::revoke_at_once(&mut alone(), root);
-    assert!(space.check(0x40_0000, 16, false).is_err());
-    assert!(space.check(0x40_2000, 16, false).is_err());
+    assert!(space.check(&mut alone(), 0x40_0000, 16, false).is_err());
+    assert!(space.check(&mut alone(), 0x40_2000, 16, false).is_err());
     derivation::forget(root);
     assert_eq!(Arc::strong_count(&object), 1);
 }
@@ -305,8 +305,8 @@ pub fn pages_come_in(account: &Arc<Account>) {
     paging.touch(90);
     assert_eq!(paging.user.thread.state(), State::Running);
     assert_eq!((paging.number_at(90), paging.number_at(99)), (Some(90), Some(99)));
-    assert!(paging.user.process.space.check(PAGED_AT + 90 * 4096, 8, true).is_err());
-    assert_eq!(cache::evict_object(&paging.memory), 10);
+    assert!(paging.user.process.space.check(&mut alone(), PAGED_AT + 90 * 4096, 8, true).is_err());
+    assert_eq!(cache::evict_object(&mut alone(), &paging.memory), 10);
     assert_eq!((paging.memory.resident_pages(), paging.number_at(90)), (0, None));
 }
 
@@ -459,10 +459,10 @@ pub fn the_cache_gives_way(account: &Arc<Account>) {
     while frames::free_count() > cache::RESERVE + 8 {
         hog.push(frames::allocate_dirty().unwrap());
     }
-    assert!(cache::make_room(8 + 32));
+    assert!(cache::make_room(&mut alone(), 8 + 32));
     assert_eq!(paging.memory.resident_pages(), 64 - 32);
     assert!(frames::free_count() >= cache::RESERVE + 40);
-    assert!(!cache::make_room(frames::total()));
+    assert!(!cache::make_room(&mut alone(), frames::total()));
     assert_eq!(paging.memory.resident_pages(), 0);
     hog.into_iter().for_each(frames::free);
     paging.touch(5);

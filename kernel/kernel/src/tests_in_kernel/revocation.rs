@@ -28,7 +28,7 @@ const BASE: u64 = 0x100_0000;
 /// lies between each two.
 fn revoke_mappings(account: &Arc<Account>, count: u64) -> u64 {
     let own = account.carve(LIMITS, 0).unwrap();
-    let process = Process::new(String::from("mapper"), own, None).unwrap();
+    let process = Process::new(&mut alone(), String::from("mapper"), own, None).unwrap();
     let object = memory(&process.account, 1, 1);
     let access = Access { read: true, ..Access::default() };
     let root = derivation::add(None, derivation::Holder::Kernel).unwrap();
@@ -44,8 +44,8 @@ fn revoke_mappings(account: &Arc<Account>, count: u64) -> u64 {
     let start = time::tsc();
     derivation::revoke_at_once(&mut alone(), root);
     let cost = time::tsc() - start;
-    assert!(process.space.check(BASE, 1, false).is_err());
-    assert!(process.space.check(BASE + 4096, 1, false).is_ok());
+    assert!(process.space.check(&mut alone(), BASE, 1, false).is_err());
+    assert!(process.space.check(&mut alone(), BASE + 4096, 1, false).is_ok());
     derivation::forget(node);
     derivation::forget(root);
     process.doom(&mut alone(), End { cause: Cause::Exited, code: 0, report: String::new() });
@@ -67,7 +67,7 @@ pub fn many_mappings_cost_as_few(account: &Arc<Account>) {
 pub fn long_chains_are_listed(account: &Arc<Account>) {
     let cost = |count: u64| {
         let own = account.carve([2048, 8192, 4, 4, 32], 0).unwrap();
-        let process = Process::new(String::from("deriver"), own, None).unwrap();
+        let process = Process::new(&mut alone(), String::from("deriver"), own, None).unwrap();
         let mut node = None;
         for _ in 0..count {
             let id = process.insert(Object::Timer, Rights::ALL, node).unwrap();
@@ -96,7 +96,7 @@ pub fn long_chains_are_listed(account: &Arc<Account>) {
 pub fn large_rings_end(account: &Arc<Account>) {
     let cost = |places: u32| {
         let own = account.carve([2048, 64, 4, 4, 32], 0).unwrap();
-        let process = Process::new(String::from("waiter"), own, None).unwrap();
+        let process = Process::new(&mut alone(), String::from("waiter"), own, None).unwrap();
         let layout = RingLayout::new(2, places).unwrap();
         let start = Start { entry: 0, stack: 0, arguments: [0, 0], ring: BASE, layout, thread_pointer: 0 };
         let thread = scheduler::new_thread(&mut alone(), &process, start).unwrap();

@@ -63,10 +63,10 @@ pub fn threads_end_alone(account: &Arc<Account>) {
     let second = first.sibling(1);
     let ring = second.ring;
     assert_eq!(first.process.thread_count(), 2);
-    assert!(first.process.space.check(ring, 16, true).is_ok());
+    assert!(first.process.space.check(&mut alone(), ring, 16, true).is_ok());
     second.system_call(EXIT, [5, EXIT_THREAD, 0]);
     assert_eq!((first.process.thread_count(), second.thread.state()), (1, State::Dead));
-    assert!(first.process.space.check(ring, 16, true).is_err(), "its rings are unmapped");
+    assert!(first.process.space.check(&mut alone(), ring, 16, true).is_err(), "its rings are unmapped");
     assert_eq!(first.once(Operation::Nop).status, 0);
     assert_eq!(second.enter(1), second.enter(0), "a thread that has ended takes no entries");
 
@@ -78,7 +78,10 @@ pub fn threads_end_alone(account: &Arc<Account>) {
     first.process.space.map(&mut alone(), Backing::Memory(other), (third.ring, 0x1000), 0, access, None).unwrap();
     third.system_call(EXIT, [0, EXIT_THREAD, 0]);
     assert_eq!(first.read(third.ring, 4), [9; 4]);
-    assert!(first.process.space.check(third.ring + 0x1000, 16, true).is_err(), "the rest of them is gone");
+    assert!(
+        first.process.space.check(&mut alone(), third.ring + 0x1000, 16, true).is_err(),
+        "the rest of them is gone"
+    );
 
     first.system_call(EXIT, [-7_i64 as u64, EXIT_THREAD, 0]);
     let end = first.process.ending.get().unwrap();
@@ -150,7 +153,8 @@ pub fn threads_give_everything_back(account: &Arc<Account>) {
 pub fn threads_run_once_they_are_known(account: &Arc<Account>) {
     let mut maker = Actor::new(account, "maker");
     let own = maker.process.insert(Object::Process(Arc::clone(&maker.process)), Rights::ALL, None).unwrap();
-    let begun = Process::new(String::from("begun"), account.carve([32, 4, 1, 0, 4], 0).unwrap(), None).unwrap();
+    let begun =
+        Process::new(&mut alone(), String::from("begun"), account.carve([32, 4, 1, 0, 4], 0).unwrap(), None).unwrap();
     let first_of = maker.give(Object::Process(Arc::clone(&begun)));
     for (cap, process) in [(own, Arc::clone(&maker.process)), (first_of, begun)] {
         let params = maker.params(|params| {
@@ -466,7 +470,7 @@ pub fn threads_share_pages(account: &Arc<Account>) {
     assert_eq!([touch(&first, 1), touch(&second, 1)], [State::Running; 2]);
     // A word of paged memory is waited for once it is in.
     let mut second = second;
-    assert_eq!(crate::object::memory::cache::evict_object(&paged), 3);
+    assert_eq!(crate::object::memory::cache::evict_object(&mut alone(), &paged), 3);
     second.push(1, wait(PAGED + 4096, 1));
     second.enter(0);
     assert_eq!(second.thread.state(), State::Blocked, "the page comes in first");

@@ -24,7 +24,7 @@ impl AddressSpace {
     /// # Errors
     /// Not a range of whole pages of user memory; the space is gone; quota, where the range lies inside of one
     /// mapping, which it would leave in two pieces. Nothing is removed then.
-    pub fn unmap(&self, _: &mut Exclusive, start: u64, length: u64, budget: &mut Budget) -> Result<bool, Status> {
+    pub fn unmap(&self, lock: &mut Exclusive, start: u64, length: u64, budget: &mut Budget) -> Result<bool, Status> {
         while budget.allows() {
             // An object whose last mapping this was is dropped after the lock is.
             let (removed, is_all) = {
@@ -40,7 +40,7 @@ impl AddressSpace {
                 inner.changes = inner.changes.wrapping_add(1);
                 let removed = inner.regions.cut(part.start, part.length);
                 inner.settle(&self.account);
-                budget.spend(cost::UNMAP.saturating_mul(inner.table.unmap_range(part.start, part.length)));
+                budget.spend(cost::UNMAP.saturating_mul(inner.table.unmap_range(lock, part.start, part.length)));
                 (removed, part.length == length)
             };
             budget.spend(cost::REGION);
@@ -64,7 +64,7 @@ impl AddressSpace {
 
     /// Ends a mapping wherever pieces of it are left, as far as the budget allows; whether none is left. What it costs does not depend on what
     /// else the space shows.
-    pub fn remove_mapping(&self, _: &mut Exclusive, mapping: &Arc<Mapping>, budget: &mut Budget) -> bool {
+    pub fn remove_mapping(&self, lock: &mut Exclusive, mapping: &Arc<Mapping>, budget: &mut Budget) -> bool {
         let mut guard = self.inner.lock();
         let Some(inner) = guard.as_mut() else { return true };
         inner.changes = inner.changes.wrapping_add(1);
@@ -78,7 +78,7 @@ impl AddressSpace {
             };
             // The caller keeps the mapping, so it does not end here.
             inner.regions.cut(part.start, part.length);
-            budget.spend(cost::UNMAP.saturating_mul(inner.table.unmap_range(part.start, part.length)));
+            budget.spend(cost::UNMAP.saturating_mul(inner.table.unmap_range(lock, part.start, part.length)));
             budget.spend(cost::REGION);
         }
         false
@@ -87,7 +87,7 @@ impl AddressSpace {
     /// Removes from a range what shows a memory object, and nothing else, as far as the budget allows. Whether nothing is left.
     pub fn unmap_object(
         &self,
-        _: &mut Exclusive,
+        lock: &mut Exclusive,
         (start, length): (u64, u64),
         object: &Arc<MemoryObject>,
         budget: &mut Budget,
@@ -114,7 +114,7 @@ impl AddressSpace {
                 let (next, shows) = region.unwrap_or((at.saturating_add(PAGE), false));
                 if shows {
                     let length = next.saturating_sub(at);
-                    budget.spend(cost::UNMAP.saturating_mul(inner.table.unmap_range(at, length)));
+                    budget.spend(cost::UNMAP.saturating_mul(inner.table.unmap_range(lock, at, length)));
                     budget.spend(cost::REGION);
                     // At most one for each page of a ring, whose memory is not mapped elsewhere.
                     if let Ok(regions) = inner.regions.remove(at, length) {

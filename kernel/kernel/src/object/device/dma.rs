@@ -7,6 +7,7 @@ use capos_abi::Status;
 use capos_paging::PAGE;
 use capos_schema::sync::Exception;
 
+use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::frames::Frame;
 use crate::object::account::Charge;
 use crate::object::invocation::refused;
@@ -28,9 +29,15 @@ impl DmaRegion {
     ///
     /// # Errors
     /// The memory is paged; no memory.
-    pub fn new(memory: Arc<MemoryObject>, offset: u64, bytes: u64, object: Charge) -> Result<Self, Exception> {
+    pub fn new(
+        lock: &mut Exclusive,
+        memory: Arc<MemoryObject>,
+        offset: u64,
+        bytes: u64,
+        object: Charge,
+    ) -> Result<Self, Exception> {
         // What a device writes is to be seen in this memory, and in no other.
-        memory.pin(offset / PAGE, bytes / PAGE).map_err(refused)?;
+        memory.pin(lock, offset / PAGE, bytes / PAGE).map_err(refused)?;
         let mut segments: Vec<(u64, u64)> = Vec::new();
         for page in offset / PAGE..offset.saturating_add(bytes) / PAGE {
             let frame = memory.stable_frame(page);

@@ -19,6 +19,7 @@ use spin::Mutex;
 
 use crate::arch::processors;
 use crate::cpu::budget::{Budget, cost};
+use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::frames::{self, Frame};
 use crate::memory::reserve;
 use crate::object::endpoint::Client;
@@ -183,9 +184,9 @@ impl PagedContent {
 
 /// Makes room for `count` pages that a pager is asked for: where the clock cannot become larger, pages give way, whose
 /// places take no memory. False where there is no memory to keep them.
-pub fn expect(count: u64) -> bool {
+pub fn expect(lock: &mut Exclusive, count: u64) -> bool {
     let room = || CLOCK.lock().expect(count as usize);
-    room() || ((0..count).all(|_| evict_one()) && room())
+    room() || ((0..count).all(|_| evict_one(lock)) && room())
 }
 
 /// This many of the pages that were asked for do not come.
@@ -255,7 +256,7 @@ pub fn let_go() -> bool {
 }
 
 /// Puts pages that a pager has supplied into the cache, from `first` on.
-pub fn insert(memory: &MemoryObject, first: u64, frames: Vec<Frame>) {
+pub fn insert(_: &mut Exclusive, memory: &MemoryObject, first: u64, frames: Vec<Frame>) {
     let Some(content) = memory.paged_content() else { return frames.into_iter().for_each(frames::free) };
     let mut clock = CLOCK.lock();
     let mut state = content.state.lock();
@@ -299,38 +300,38 @@ pub fn forget(object: u64, content: &PagedContent, from: &mut u64, budget: &mut 
 
 /// Makes `count` frames free beyond the reserve, as far as that is possible. First it gives back what is left of objects that are gone,
 /// then what is held for pages to come, then pages. Whether `count` frames are free now, and what is kept for the heap.
-pub fn make_room(count: usize) -> bool {
+pub fn make_room(lock: &mut Exclusive, count: usize) -> bool {
     while frames::free_count() < count.saturating_add(RESERVE) {
         if emptying::is_under_way() {
             emptying::go_on(&mut Budget::new());
-        } else if !let_one_go() && !evict_one() {
+        } else if !let_one_go() && !evict_one(lock) {
             break;
         }
     }
     frames::free_count() >= count.saturating_add(reserve::kept())
 }
 
-/// Whether fewer than `count` frames were free, besides what is kept for the heap, and the cache has made them free. No lock
-/// may be held.
-pub fn gives_way(count: usize) -> bool {
-    frames::free_count() < count.saturating_add(reserve::kept()) && make_room(count)
+/// Whether fewer than `count` frames were free, besides what is kept for the heap, and the cache has made them free. No
+/// other lock may be held.
+pub fn gives_way(lock: &mut Exclusive, count: usize) -> bool {
+    frames::free_count() < count.saturating_add(reserve::kept()) && make_room(lock, count)
 }
 
-/// Whether all of the kernel heap's reserve is free, where pages of the cache have given way. No lock may be held.
-pub fn is_reserve_whole() -> bool {
-    refill_reserve();
+/// Whether all of the kernel heap's reserve is free, where pages of the cache have given way. No other lock may be held.
+pub fn is_reserve_whole(lock: &mut Exclusive) -> bool {
+    refill_reserve(lock);
     frames::free_count() >= reserve::kept()
 }
 
-/// Gives pages up where the kernel heap's reserve is not whole. No lock may be held.
-pub fn refill_reserve() {
+/// Gives pages up where the kernel heap's reserve is not whole. No other lock may be held.
+pub fn refill_reserve(lock: &mut Exclusive) {
     if frames::free_count() < reserve::kept() {
-        make_room(0);
+        make_room(lock, 0);
     }
 }
 
 /// Gives up the page that was not used for longest, roughly. False where there is none.
-fn evict_one() -> bool {
+fn evict_one(lock: &mut Exclusive) -> bool {
     // So each page in the clock is that of an object that there is.
     emptying::finish();
     // Objects looked at are let go after the clock's lock, since one's end takes it.
@@ -349,7 +350,7 @@ fn evict_one() -> bool {
                 count = next;
             }
             let latest = looked_at.get(count).and_then(Option::as_ref);
-            latest.filter(|object| object.id == page.object).is_some_and(|object| accessed(object, page.page))
+            latest.filter(|object| object.id == page.object).is_some_and(|object| accessed(lock, object, page.page))
         });
         if let Some((slot, _)) = victim {
             clock.remove(slot);
@@ -358,7 +359,7 @@ fn evict_one() -> bool {
     };
     let Some((_, page)) = victim else { return false };
     if let Some(object) = MemoryObject::find_paged(page.object)
-        && drop_page(&object, page.page)
+        && drop_page(lock, &object, page.page)
     {
         EVICTIONS.fetch_add(1, Ordering::Relaxed);
     }
@@ -366,25 +367,25 @@ fn evict_one() -> bool {
 }
 
 /// Whether a page was used through any mapping since the last look.
-fn accessed(object: &MemoryObject, page: u64) -> bool {
+fn accessed(lock: &mut Exclusive, object: &MemoryObject, page: u64) -> bool {
     let mut accessed = false;
     object.for_each_mapping(|mapping| {
         if let Some(space) = mapping.space.upgrade() {
-            accessed |= space.take_accessed(mapping, page.saturating_mul(PAGE));
+            accessed |= space.take_accessed(lock, mapping, page.saturating_mul(PAGE));
         }
     });
     accessed
 }
 
 /// Unmaps a page everywhere and frees its frame. Its clock entry is gone already.
-fn drop_page(object: &MemoryObject, page: u64) -> bool {
+fn drop_page(lock: &mut Exclusive, object: &MemoryObject, page: u64) -> bool {
     let Some(content) = object.paged_content() else { return false };
     let mut state = content.state.lock();
     let Some(PageState::Resident(resident)) = state.pages.get(page) else { return false };
     state.remove(page, resident);
     object.for_each_mapping(|mapping| {
         if let Some(space) = mapping.space.upgrade() {
-            space.drop_paged(mapping, page.saturating_mul(PAGE));
+            space.drop_paged(lock, mapping, page.saturating_mul(PAGE));
         }
     });
     frames::free(resident.frame);
@@ -392,7 +393,7 @@ fn drop_page(object: &MemoryObject, page: u64) -> bool {
 }
 
 /// Gives up every page of one object; how many that were.
-pub fn evict_object(object: &MemoryObject) -> u64 {
+pub fn evict_object(lock: &mut Exclusive, object: &MemoryObject) -> u64 {
     let Some(content) = object.paged_content() else { return 0 };
     let (mut count, mut from) = (0_u64, 0);
     loop {
@@ -403,7 +404,7 @@ pub fn evict_object(object: &MemoryObject) -> u64 {
         };
         from = page.saturating_add(1);
         let removed = CLOCK.lock().remove(resident.slot);
-        if removed.is_some() && drop_page(object, page) {
+        if removed.is_some() && drop_page(lock, object, page) {
             count = count.saturating_add(1);
         }
     }

@@ -207,7 +207,7 @@ impl PageIn {
     pub fn finish(&self, lock: &mut Exclusive) {
         self.window.settle();
         let Some(waiting) = self.end(lock) else { return };
-        cache::insert(&self.memory, self.first, self.window.take_frames());
+        cache::insert(lock, &self.memory, self.first, self.window.take_frames());
         self.forget_request(false);
         waiting.go_on(lock);
     }
@@ -301,8 +301,8 @@ fn start(
 ) -> Result<bool, Status> {
     let content = memory.paged_content().ok_or(Status::InvalidArgument)?;
     // A full window where there is room; the one page that is needed in any case.
-    let count = if cache::make_room((wanted as usize).saturating_mul(2)) { wanted } else { 1 };
-    if !cache::is_reserve_whole() {
+    let count = if cache::make_room(lock, (wanted as usize).saturating_mul(2)) { wanted } else { 1 };
+    if !cache::is_reserve_whole(lock) {
         return Err(Status::OutOfMemory);
     }
     // The request may go on into the next block.
@@ -321,7 +321,7 @@ fn start(
     .words;
     let state = Mutex::default();
     let request = Arc::new(PageIn { memory: Arc::clone(memory), first, count, window, node, params, state });
-    if !cache::expect(count) {
+    if !cache::expect(lock, count) {
         derivation::forget(node);
         return Err(Status::OutOfMemory);
     }

@@ -60,7 +60,13 @@ impl PartialCopy {
     /// # Errors
     /// Not pages of `source`; quota; no memory.
     #[inline(never)]
-    pub fn new(source: &MemoryObject, account: &Arc<Account>, first: u64, count: u64) -> Result<Self, Status> {
+    pub fn new(
+        lock: &mut Exclusive,
+        source: &MemoryObject,
+        account: &Arc<Account>,
+        first: u64,
+        count: u64,
+    ) -> Result<Self, Status> {
         let end = first.checked_add(count).filter(|end| count > 0 && *end <= source.bytes / PAGE);
         let end = end.ok_or(Status::InvalidArgument)?;
         let object = account.hold(Resource::Objects, 1)?;
@@ -71,13 +77,13 @@ impl PartialCopy {
         let pages = usize::try_from(count).map_err(|_| Status::OutOfMemory)?;
         frames.0.try_reserve_exact(pages).map_err(|_| Status::OutOfMemory)?;
         let shares = source.can_share();
-        if !shares && !cache::make_room(pages) {
+        if !shares && !cache::make_room(lock, pages) {
             return Err(Status::OutOfMemory);
         }
         // All that is in is taken now, in the caller's time. What comes later is taken in that of the pager.
         let mut done = None;
         for page in first..end {
-            frames.0.push(match frame_of(source, page, shares) {
+            frames.0.push(match frame_of(lock, source, page, shares) {
                 Ok(frame) => frame,
                 Err(CopyError::Absent(_)) => {
                     done = done.or(Some(frames.0.len()));
@@ -93,13 +99,13 @@ impl PartialCopy {
     ///
     /// # Errors
     /// The first page that is not in, and how many from it on are wanted still; no memory.
-    pub fn advance(&mut self, source: &MemoryObject) -> Result<(), CopyError> {
+    pub fn advance(&mut self, lock: &mut Exclusive, source: &MemoryObject) -> Result<(), CopyError> {
         let page = |done: usize| self.first.saturating_add(done as u64);
         let shares = source.can_share();
         let rest = self.frames.0.get_mut(self.done..).unwrap_or_default();
         for place in rest {
             if *place == ABSENT {
-                *place = frame_of(source, page(self.done), shares)?;
+                *place = frame_of(lock, source, page(self.done), shares)?;
             }
             self.done = self.done.saturating_add(1);
         }
@@ -113,7 +119,7 @@ impl PartialCopy {
     }
 
     /// The copy, of which all is there. From now on nothing writes what both have.
-    pub fn finish(mut self, source: &MemoryObject) -> Arc<MemoryObject> {
+    pub fn finish(mut self, lock: &mut Exclusive, source: &MemoryObject) -> Arc<MemoryObject> {
         let frames = core::mem::take(&mut self.frames.0);
         let bytes = (frames.len() as u64).saturating_mul(PAGE);
         if let Content::Anonymous(owned) = &source.content
@@ -127,7 +133,7 @@ impl PartialCopy {
             }
             source.for_each_mapping(|mapping| {
                 if let Some(space) = mapping.space.upgrade() {
-                    space.protect(mapping, self.first.saturating_mul(PAGE), bytes);
+                    space.protect(lock, mapping, self.first.saturating_mul(PAGE), bytes);
                 }
             });
         }
@@ -141,16 +147,16 @@ impl PartialCopy {
 /// The frame that a copy has for a page: that of the source, where it `shares` them and this one can be, or one with the same
 /// content.
 #[inline]
-fn frame_of(source: &MemoryObject, page: u64, shares: bool) -> Result<Frame, CopyError> {
+fn frame_of(lock: &mut Exclusive, source: &MemoryObject, page: u64, shares: bool) -> Result<Frame, CopyError> {
     let frame = source.resident_frame(page).ok_or(CopyError::Absent(page))?;
-    if shares && frames::share(frame) { Ok(frame) } else { own_frame(source, page) }
+    if shares && frames::share(frame) { Ok(frame) } else { own_frame(lock, source, page) }
 }
 
 /// A frame with the content of a page.
 #[cold]
 #[inline(never)]
-fn own_frame(source: &MemoryObject, page: u64) -> Result<Frame, CopyError> {
-    cache::make_room(1);
+fn own_frame(lock: &mut Exclusive, source: &MemoryObject, page: u64) -> Result<Frame, CopyError> {
+    cache::make_room(lock, 1);
     let own = frames::allocate_dirty().ok_or(Status::OutOfMemory)?;
     // What gave way may be this very page.
     let Some(frame) = source.resident_frame(page) else {
@@ -200,15 +206,18 @@ fn copying(operation: &OperationRef) -> Option<Arc<Copying>> {
     }
 }
 
-/// Continues with the copy that an operation makes, as far as it can: to its answer, or until it waits for pages. No lock may
-/// be held.
+/// Continues with the copy that an operation makes, as far as it can: to its answer, or until it waits for pages. No other
+/// lock may be held.
 pub fn go_on(lock: &mut Exclusive, operation: &OperationRef) {
     let Some(copying) = copying(operation) else { return };
     loop {
         let taken = copying.copy.lock().take();
         let Some(mut copy) = taken else { return };
-        let (page, status) = match copy.advance(&copying.source) {
-            Ok(()) if cache::is_reserve_whole() => return answer(lock, operation, copy.finish(&copying.source)),
+        let (page, status) = match copy.advance(lock, &copying.source) {
+            Ok(()) if cache::is_reserve_whole(lock) => {
+                let memory = copy.finish(lock, &copying.source);
+                return answer(lock, operation, memory);
+            }
             // The answer may make the heap larger.
             Ok(()) => (copy.first, Status::OutOfMemory),
             Err(CopyError::Absent(page)) => {

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use capos_paging::PAGE;
 
-use crate::cpu::kernel_lock::{self, Held, Shared};
+use crate::cpu::kernel_lock::{self, Exclusive, Held, Shared};
 use crate::memory::frames::Frame;
 use crate::memory::page_table::PageTable;
 use crate::object::address_space::{AddressSpace, Unreachable};
@@ -205,29 +205,39 @@ impl AddressSpace {
     ///
     /// # Errors
     /// Not all of the range is writable user memory.
-    pub fn write(&self, address: u64, from: &[u8]) -> Result<(), Unreachable> {
+    pub fn write(&self, lock: &mut Exclusive, address: u64, from: &[u8]) -> Result<(), Unreachable> {
+        self.owning(lock, (address, from.len()), || self.write_unshared(address, from))
+    }
+
+    /// The same, where the writer shares no page of the range.
+    ///
+    /// # Errors
+    /// As for [`Self::write`]; a page is shared.
+    pub fn write_unshared(&self, address: u64, from: &[u8]) -> Result<(), Unreachable> {
         let source = from.as_ptr();
-        let range = (address, from.len());
-        self.owning(range, || {
-            self.with_table(|table, is_paged| {
-                walk(table, is_paged, range, true, |at, count, physical| {
-                    // SAFETY: as in `read`.
-                    unsafe { copy_bytes(source.add(at), pointer(physical), count) }
-                })
+        self.with_table(|table, is_paged| {
+            walk(table, is_paged, (address, from.len()), true, |at, count, physical| {
+                // SAFETY: as in `read`.
+                unsafe { copy_bytes(source.add(at), pointer(physical), count) }
             })
-            .unwrap_or(Err(Unreachable::Forbidden))
         })
+        .unwrap_or(Err(Unreachable::Forbidden))
     }
 
     /// Writes to a range by `act`; once more where that was refused and pages of the range were shared, which are the writer's
     /// own then.
     #[inline(always)]
-    fn owning<E>(&self, (address, length): (u64, usize), act: impl Fn() -> Result<(), E>) -> Result<(), E> {
+    fn owning<E>(
+        &self,
+        lock: &mut Exclusive,
+        (address, length): (u64, usize),
+        act: impl Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
         // One place where it is called, so that it is there once.
         loop {
             match act() {
                 // The second time there is nothing left to be made the writer's own.
-                Err(_) if self.make_own(address, length as u64) => {}
+                Err(_) if self.make_own(lock, address, length as u64) => {}
                 done => return done,
             }
         }
@@ -237,12 +247,12 @@ impl AddressSpace {
     ///
     /// # Errors
     /// Not all of it is user memory for this.
-    pub fn check(&self, address: u64, length: usize, write: bool) -> Result<(), Unreachable> {
+    pub fn check(&self, lock: &mut Exclusive, address: u64, length: usize, write: bool) -> Result<(), Unreachable> {
         let judge = || {
             self.with_table(|table, is_paged| walk(table, is_paged, (address, length), write, |_, _, _| ()))
                 .unwrap_or(Err(Unreachable::Forbidden))
         };
-        if write { self.owning((address, length), judge) } else { judge() }
+        if write { self.owning(lock, (address, length), judge) } else { judge() }
     }
 }
 
@@ -274,6 +284,7 @@ pub enum CopyFailure {
 /// # Errors
 /// Which side is not accessible; a part may have been written then.
 pub fn copy_behind(
+    lock: &mut Exclusive,
     (source, from): (&AddressSpace, u64),
     (target, to): (&AddressSpace, u64),
     first: &[u8],
@@ -290,7 +301,7 @@ pub fn copy_behind(
         .map_err(CopyFailure::Target)?;
         copy_pages((s, s_paged, from), (t, t_paged, body), length)
     };
-    target.owning((to, first.len().saturating_add(length)), || {
+    target.owning(lock, (to, first.len().saturating_add(length)), || {
         if core::ptr::eq(source, target) {
             return source
                 .with_table(|table, is_paged| run(table, is_paged, table, is_paged))
@@ -327,7 +338,7 @@ pub fn copy_short<const HEADER: usize>(
     let (Some(read), Some(written)) = (read, target.reach(to, true)) else { return false };
     let written = written.cast::<u64>();
     // SAFETY: the header lies in one page from `to` on, which is a RAM frame; nothing is unmapped while this runs, since that
-    // needs the kernel lock exclusively, which this processor has or shares for as long as `Held` is borrowed.
+    // takes `&mut Exclusive`, which no processor has as long as `Held` is borrowed.
     unsafe { written.cast::<[u64; HEADER]>().write_volatile(*header) };
     let behind = written.wrapping_add(HEADER);
     // SAFETY: both parts lie in one page each, as above, and are aligned; where there are none, nothing is copied.
@@ -421,8 +432,13 @@ pub fn copy_between<const HEADER: usize>(
 ///
 /// # Errors
 /// As [`copy_behind`].
-pub fn copy(source: (&AddressSpace, u64), target: (&AddressSpace, u64), length: usize) -> Result<(), CopyFailure> {
-    copy_behind(source, target, &[], length)
+pub fn copy(
+    lock: &mut Exclusive,
+    source: (&AddressSpace, u64),
+    target: (&AddressSpace, u64),
+    length: usize,
+) -> Result<(), CopyFailure> {
+    copy_behind(lock, source, target, &[], length)
 }
 
 fn copy_pages(

@@ -102,7 +102,7 @@ impl Process {
                 ),
                 Stage::Children => self.doom_children(lock, &mut remains.next, budget),
                 Stage::Capabilities => self.give_up(lock, &mut remains.next, budget),
-                Stage::Space => self.give_back_space(&mut remains, budget),
+                Stage::Space => self.give_back_space(lock, &mut remains, budget),
                 Stage::Told => {
                     // Not before: who learns of the end finds the process gone.
                     self.ending.set(&remains.end);
@@ -220,9 +220,9 @@ impl Process {
         None
     }
 
-    fn give_back_space(&self, remains: &mut Remains, budget: &mut Budget) -> Option<Stage> {
+    fn give_back_space(&self, lock: &mut Exclusive, remains: &mut Remains, budget: &mut Budget) -> Option<Stage> {
         if remains.space.is_none() {
-            remains.space = self.space.end();
+            remains.space = self.space.end(lock);
         }
         if remains.space.as_mut().is_some_and(|left| !left.give_back(&self.space, budget)) {
             return None;

@@ -53,7 +53,7 @@ fn limit_cpu(lock: &Exclusive, account: &Arc<Account>, wanted: limits::Reader<'_
         0 => Ok(()),
         time => {
             accounting::settle_times(lock);
-            account.limit_cpu(time).map_err(refused)
+            account.limit_cpu(lock, time).map_err(refused)
         }
     }
 }
@@ -90,7 +90,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
             Some(Unfinished::Memory(memory)) => memory,
             _ => MemoryObject::without_frames(self, params.get_bytes()).map_err(refused)?,
         };
-        if !cx.within_budget(|_, budget| memory.fill(budget)).map_err(refused)? {
+        if !cx.within_budget(|cx, budget| memory.fill(cx.lock, budget)).map_err(refused)? {
             return cx.go_on_later(Unfinished::Memory(memory));
         }
         cx.give(Object::Memory(memory), Rights::ALL, None);
@@ -154,7 +154,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         let limits = params.get_limits()?;
         let account = self.carve(amounts(limits), limits.get_priority()).map_err(not_carved)?;
         limit_cpu(cx.lock, &account, limits)?;
-        let process = Process::new(name, account, Some(charge)).map_err(refused)?;
+        let process = Process::new(cx.lock, name, account, Some(charge)).map_err(refused)?;
         cx.give(Object::Process(process), Rights::ALL, None);
         results.set_process(capability());
         Ok(Completion::Done)
@@ -210,7 +210,7 @@ impl ResourceAccountKernel<Invocation<'_>> for Arc<Account> {
         if time != 0 {
             // What threads have run for until now is not of what they may use from now on.
             accounting::settle_times(cx.lock);
-            self.cut_cpu(time).map_err(refused)?;
+            self.cut_cpu(cx.lock, time).map_err(refused)?;
             accounting::limits_changed(cx.lock);
         }
         write_limits(self, results.init_limits());

@@ -56,9 +56,9 @@ impl DmaDomainKernel<Invocation<'_>> for Domain {
             return Err(Exception::invalid_argument("a region has at most 64 MiB"));
         }
         let object = account.hold(Resource::Objects, 1).map_err(refused)?;
-        let memory = MemoryObject::contiguous(account, params.get_bytes()).map_err(refused)?;
+        let memory = MemoryObject::contiguous(cx.lock, account, params.get_bytes()).map_err(refused)?;
         let bytes = memory.bytes();
-        let region = DmaRegion::new(memory, 0, bytes, object)?;
+        let region = DmaRegion::new(cx.lock, memory, 0, bytes, object)?;
         results.set_address(region.physical(0).unwrap_or(0));
         cx.give(Object::Dma(Arc::new(region)), Rights::ALL, cx.node);
         results.set_region(capability());
@@ -86,7 +86,7 @@ impl DmaDomainKernel<Invocation<'_>> for Domain {
             ));
         }
         let object = cx.process().account.hold(Resource::Objects, 1).map_err(refused)?;
-        let region = DmaRegion::new(Arc::clone(memory), offset, bytes, object)?;
+        let region = DmaRegion::new(cx.lock, Arc::clone(memory), offset, bytes, object)?;
         expect(&region, cx)?;
         write_segments(&region, results.reborrow().init_segments(segment_count(&region)));
         cx.give(Object::Dma(Arc::new(region)), Rights::ALL, pinned.node);

@@ -34,7 +34,7 @@ impl MemoryObjectKernel<Invocation<'_>> for Arc<MemoryObject> {
 
     fn evict(&self, cx: &mut Invocation<'_>) -> Result<u64, Exception> {
         cx.need(Rights::MANAGE)?;
-        Ok(cache::evict_object(self))
+        Ok(cache::evict_object(cx.lock, self))
     }
 
     fn frames(
@@ -78,8 +78,8 @@ impl MemoryObjectKernel<Invocation<'_>> for Arc<MemoryObject> {
         if bytes == 0 || !inside || !offset.is_multiple_of(PAGE) || !bytes.is_multiple_of(PAGE) {
             return Err(Exception::invalid_argument("offset and length must be whole pages inside the memory"));
         }
-        let mut copy = PartialCopy::new(self, account, offset / PAGE, bytes / PAGE).map_err(refused)?;
-        match copy.advance(self) {
+        let mut copy = PartialCopy::new(cx.lock, self, account, offset / PAGE, bytes / PAGE).map_err(refused)?;
+        match copy.advance(cx.lock, self) {
             Ok(()) => {}
             Err(CopyError::Status(status)) => return Err(refused(status)),
             Err(CopyError::Absent(_)) => {
@@ -89,7 +89,8 @@ impl MemoryObjectKernel<Invocation<'_>> for Arc<MemoryObject> {
                 return Ok(Completion::Pending);
             }
         }
-        cx.give(Object::Memory(copy.finish(self)), Rights::ALL, None);
+        let memory = copy.finish(cx.lock, self);
+        cx.give(Object::Memory(memory), Rights::ALL, None);
         results.set_memory(capability());
         Ok(Completion::Done)
     }

@@ -1,19 +1,23 @@
 //! The kernel lock: one processor holds it exclusively, or several share it on the fast path of system calls.
 //!
-//! A processor that enters by a system call shares the lock ([`enter`]), unless another holds it exclusively. A processor that enters by
-//! a fault, or by an interrupt that leaves it something to do, acquires it exclusively ([`acquire`]). It releases the lock as the last
-//! step before it returns to user mode or idles.
+//! A processor that enters by a system call waits until no processor holds the lock exclusively, then shares it ([`enter`]). If a later
+//! arrival has held it meanwhile, or its thread was ended, it acquires the lock exclusively and processes all entries so. A processor that
+//! enters by INVOKE does not wait: the call is made by an entry then ([`try_enter`]). A processor that enters by a fault, or by an interrupt
+//! that leaves it something to do, acquires the lock exclusively ([`acquire`]). It releases the lock as the last step before it returns to
+//! user mode or idles.
 //!
 //! # Guards
 //!
 //! How this processor holds the lock is a type. [`Shared`] and [`Exclusive`] are guards that carry the processor's data. There is one
 //! guard at a time on each processor, and only this module makes them.
 //!
-//! - Code that needs the lock exclusively takes `&mut Exclusive`, or `&Exclusive` where it only looks.
-//! - Code that never runs under the exclusive lock takes `&Shared`: the exit that looks only at the processor's own state
-//!   ([`crate::sched::switching`]), and bound calls.
+//! - Code that needs the lock exclusively takes `&mut Exclusive`, or `&Exclusive` where it only looks or only needs the proof. Code in
+//!   `memory`, an earlier layer, takes `&mut impl` [`ExclusiveGuard`].
+//! - Code that never runs under the exclusive lock takes `&Shared`: direct switches and bound calls.
 //! - Code that needs the lock held in either way takes [`Held`], which both lend: the fast path of entries
-//!   ([`crate::syscall::fast_path`]) and the copies that it makes.
+//!   ([`crate::syscall::fast_path`]), the copies that it makes, and the exit that looks only at the processor's own state
+//!   ([`crate::sched::switching::stay_or_switch`]).
+//! - A drop has no guard. What it does that needs the lock exclusively says so.
 //! - [`Shared::upgrade`] consumes the guard. So nothing that was borrowed from it survives: neither the current thread
 //!   ([`crate::sched::lent`]) nor places in user memory.
 //! - Functions that do not return take the guard by value.

@@ -1,9 +1,10 @@
 //! Which thread runs. The policy is in the crate `capos_sched`; this module gives it the threads and the processors, and
 //! switches.
 //!
-//! Processors that share the kernel lock look at their own state alone, and leave the kernel if nothing else has to be
-//! looked at: these functions take `&Shared`. Only the exclusive holder of the lock touches another processor's state or a queue.
-//! Functions that do so, or show the other processors, take an `Exclusive`. [`scheduler::upgrade`] leads from one to the other.
+//! A processor that shares the kernel lock looks at its own state alone: direct switches take `&Shared`. It leaves the kernel if nothing
+//! else has to be looked at. So does the exclusive holder after a system call, so that function takes `Held`
+//! ([`switching::stay_or_switch`]). Only the exclusive holder of the lock touches another processor's state or a queue. Functions that do
+//! so, or show the other processors, take an `Exclusive`. [`scheduler::upgrade`] leads from one to the other.
 
 pub mod accounting;
 pub mod scheduler;

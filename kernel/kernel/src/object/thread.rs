@@ -378,7 +378,7 @@ impl Thread {
 
     /// Ends an operation with an answer. False where it had ended before.
     pub fn complete(self: &Arc<Self>, lock: &mut Exclusive, ticket: Ticket, outcome: Outcome) -> bool {
-        let Some(ended) = self.end(lock, ticket, outcome) else { return false };
+        let Some(ended) = self.end_operation(lock, ticket, outcome) else { return false };
         if let Some(watcher) = ended.watcher {
             // The call was answered, so the reply is used up.
             watcher.complete(lock, Status::StaleCapability);
@@ -429,7 +429,7 @@ impl Thread {
 
     /// Ends an operation and tells its thread.
     #[inline]
-    fn end(self: &Arc<Self>, lock: &mut Exclusive, ticket: Ticket, outcome: Outcome) -> Option<Ended> {
+    fn end_operation(self: &Arc<Self>, lock: &mut Exclusive, ticket: Ticket, outcome: Outcome) -> Option<Ended> {
         let (ended, awake) = {
             let mut inner = self.inner.lock();
             let body = inner.body.as_mut()?;
@@ -485,7 +485,7 @@ impl Thread {
 
     /// Cancels an operation. False where it had ended before.
     pub fn cancel_ticket(self: &Arc<Self>, lock: &mut Exclusive, ticket: Ticket) -> bool {
-        let Some(ended) = self.end(lock, ticket, Status::Cancelled.into()) else { return false };
+        let Some(ended) = self.end_operation(lock, ticket, Status::Cancelled.into()) else { return false };
         self.withdraw(lock, ticket, ended);
         true
     }

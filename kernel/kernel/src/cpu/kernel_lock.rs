@@ -86,10 +86,11 @@ impl Shared {
     }
 
     /// Waits until this processor has the kernel to itself. Others may have had it before: they may have ended the current thread. No
-    /// other lock may be held. The scheduler's [`upgrade`](crate::sched::scheduler::upgrade) calls it, which first switches out a thread
-    /// that waits.
+    /// other lock may be held. Before that `switch_out` switches out the current thread if it waits, which the scheduler's
+    /// [`upgrade`](crate::sched::scheduler::upgrade) does; nothing else calls this.
     #[cold]
-    pub fn upgrade(self) -> Exclusive {
+    pub fn upgrade(self, switch_out: impl FnOnce(&PerCpu)) -> Exclusive {
+        switch_out(self.cpu);
         LOCK.exclude(&self.cpu.presence, presences, || wait(self.cpu));
         begin_exclusive(self.cpu)
     }

@@ -125,9 +125,7 @@ fn make_room(_: &mut Exclusive, threads: usize) -> bool {
 #[cold]
 #[inline(never)]
 pub fn upgrade(lock: Shared) -> Exclusive {
-    let cpu = lock.cpu();
-    state(cpu).lock().lay_down(cpu);
-    lock.upgrade()
+    lock.upgrade(|cpu| state(cpu).lock().lay_down(cpu))
 }
 
 /// Makes a blocked thread ready.

@@ -21,7 +21,7 @@ mod queues;
 mod table;
 
 pub use forest::{Forest, ForestError, Found, NodeId, Round};
-pub use list::{Held, KeyedList, ListKey};
+pub use list::{KeptPlace, KeyedList, ListKey};
 pub use pool::{Pool, shrink};
 pub use queues::{QueueKey, Queues};
 pub use table::{Full, Table};

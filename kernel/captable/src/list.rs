@@ -17,7 +17,7 @@ pub struct ListKey {
 /// to [`KeyedList::put_back`] or [`KeyedList::let_go`].
 #[must_use]
 #[derive(Debug)]
-pub struct Held {
+pub struct KeptPlace {
     index: u32,
 }
 
@@ -169,16 +169,16 @@ impl<T> KeyedList<T> {
     }
 
     /// Takes the first element and keeps its place for it: [`KeyedList::put_back`] needs no memory.
-    pub fn take(&mut self) -> Option<(T, Held)> {
+    pub fn take(&mut self) -> Option<(T, KeptPlace)> {
         let index = self.head;
         let value = self.unlink(index)?;
         self.held = self.held.wrapping_add(1);
-        Some((value, Held { index }))
+        Some((value, KeptPlace { index }))
     }
 
     /// Puts a value into a place that was kept, before all others.
-    pub fn put_back(&mut self, held: Held, value: T) -> ListKey {
-        let index = held.index;
+    pub fn put_back(&mut self, kept: KeptPlace, value: T) -> ListKey {
+        let index = kept.index;
         let generation = self.next_generation();
         let head = self.lead(index);
         if let Some(element) = self.at(index) {
@@ -190,9 +190,9 @@ impl<T> KeyedList<T> {
     }
 
     /// Keeps a place no longer.
-    pub fn let_go(&mut self, held: Held) {
+    pub fn let_go(&mut self, kept: KeptPlace) {
         self.held = self.held.wrapping_sub(1);
-        self.free_place(held.index);
+        self.free_place(kept.index);
     }
 
     /// The first element.
@@ -339,7 +339,7 @@ mod tests {
             let mut list = KeyedList::new();
             let mut model: Vec<(ListKey, u16)> = (0..many).map(|number| (list.push(number).unwrap(), number)).collect();
             let mut dead: Vec<ListKey> = Vec::new();
-            let mut taken: Vec<(Held, u16)> = Vec::new();
+            let mut taken: Vec<(KeptPlace, u16)> = Vec::new();
             for (operation, number) in operations {
                 match operation {
                     4 => {

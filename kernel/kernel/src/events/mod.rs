@@ -22,7 +22,7 @@ use crate::object::{invocation, reaper};
 use crate::paging::fault;
 use crate::sched::scheduler::{self, Choice};
 use crate::sched::{self, accounting, switching, timer};
-use crate::syscall::bound_call::{self, Watch};
+use crate::syscall::bound_call::{self, RecentCalls};
 use crate::syscall::{self, Handled};
 
 /// Leaves the kernel: the current thread continues if it can, another one otherwise. Values that the
@@ -126,7 +126,7 @@ fn return_to_user(lock: Shared) -> ! {
 /// A thread has made a system call.
 #[inline(always)]
 pub fn on_syscall(lock: Shared) -> ! {
-    let calls = Watch::of(lock.cpu());
+    let calls = RecentCalls::of(lock.cpu());
     let mut rest = None;
     let handled = match sched::lent(&lock) {
         Some(thread) if thread.state() == State::Running => {

@@ -14,7 +14,7 @@ use capos_abi::{CapId, ExceptionKind, MessageHeader, Rights, Status};
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::capability::{Capability, Object};
 use crate::object::delivery::{Delivery, deliver, put_back, set_receive_key, take_reply};
-use crate::object::endpoint::{Client, Endpoint, Met, Place};
+use crate::object::endpoint::{Client, Endpoint, Met, PlaceKeeper};
 use crate::object::memory::page_request::PageIn;
 use crate::object::memory::user_memory::{self, CopyFailure};
 use crate::object::notification::{Notification, Waited};
@@ -140,7 +140,7 @@ fn queued(caller: &Caller, endpoint: &Arc<Endpoint>) -> Option<(Client, Call)> {
 }
 
 /// Puts a call back to where it was: first in line.
-fn requeue(place: Place<'_, Caller>, caller: Caller, client: Client, call: Call) {
+fn requeue(place: PlaceKeeper<'_, Caller>, caller: Caller, client: Client, call: Call) {
     match caller.clone() {
         Caller::Thread(operation) => place.put_back(caller, |key| {
             operation.thread.update(operation.ticket, |kind| *kind = Kind::Queued { call, client, key });

@@ -52,7 +52,7 @@ impl Inner {
     }
 
     /// How many pages are shown from a place on by the mapping that it is a place of, where that still shows it.
-    fn still_shown(&self, place: &Place) -> Option<u64> {
+    fn still_shown(&self, place: &MissingPage) -> Option<u64> {
         if self.changes == place.changes {
             return Some(place.pages);
         }
@@ -85,9 +85,9 @@ pub struct AddressSpace {
     itself: Weak<AddressSpace>,
 }
 
-/// A page that a mapping shows, and how far it continues showing what lies behind it.
+/// A page that a mapping shows and that is not entered, and how far the mapping continues showing what lies behind it.
 #[derive(Debug)]
-pub struct Place {
+pub struct MissingPage {
     pub mapping: Arc<Mapping>,
     /// The page's offset in the object.
     pub offset: u64,
@@ -105,7 +105,7 @@ pub enum Fault {
     /// It is mapped, but not for this.
     Forbidden(Arc<Mapping>, u64),
     /// A page that is not entered.
-    Missing(Place),
+    Missing(MissingPage),
     /// A page that may be written, but not as long as its frame may be shared.
     Shared(Arc<Mapping>, u64),
     /// It is mapped by now.
@@ -279,7 +279,7 @@ impl AddressSpace {
         }
         let address = address & !(PAGE - 1);
         let pages = end.saturating_sub(address) / PAGE;
-        Fault::Missing(Place { mapping, offset, address, pages, changes: inner.changes })
+        Fault::Missing(MissingPage { mapping, offset, address, pages, changes: inner.changes })
     }
 
     /// Enters frames of paged memory from a place on, as `put` says, which must stop at the address that it is given: as far
@@ -291,7 +291,7 @@ impl AddressSpace {
     pub fn enter_paged(
         &self,
         _: &mut Exclusive,
-        place: &Place,
+        place: &MissingPage,
         put: impl FnOnce(&mut Run<'_>, u64) -> Result<(), MapError>,
     ) -> Result<(), Status> {
         let mut guard = self.inner.lock();

@@ -8,7 +8,7 @@ use capos_captable::ListKey;
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::address_space::Unreachable;
 use crate::object::capability::Object;
-use crate::object::endpoint::{Client, Met, Place};
+use crate::object::endpoint::{Client, Met, PlaceKeeper};
 use crate::object::memory::page_request::PageIn;
 use crate::object::memory::user_memory::{self, CopyFailure};
 use crate::object::operation::{Call, Kind, OperationRef, Outcome, Ticket};
@@ -164,7 +164,7 @@ fn send_caps(
 }
 
 /// Lets a receiver that a call could not use wait on where it was.
-pub fn put_back(place: Place<'_, OperationRef>, receiver: OperationRef) {
+pub fn put_back(place: PlaceKeeper<'_, OperationRef>, receiver: OperationRef) {
     let (thread, ticket) = (Arc::clone(&receiver.thread), receiver.ticket);
     place.put_back(receiver, |key| set_receive_key(&thread, ticket, key));
 }

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use capos_abi::Status;
-use capos_captable::{Held, KeyedList, ListKey};
+use capos_captable::{KeptPlace, KeyedList, ListKey};
 use spin::{Mutex, MutexGuard};
 
 use crate::cpu::budget::{Budget, cost};
@@ -34,7 +34,7 @@ pub struct Endpoint {
     /// Capability slots that can receive from it. With the last of them it closes.
     holders: AtomicU32,
     _object: Charge,
-    _room: reaper::Place,
+    _room: reaper::QueuePlace,
 }
 
 impl core::fmt::Debug for Endpoint {
@@ -54,26 +54,26 @@ pub struct Client {
 /// The place in an endpoint's list of what was taken out of it: kept until this is dropped, so that
 /// putting it back cannot fail.
 #[must_use]
-pub struct Place<'a, T> {
+pub struct PlaceKeeper<'a, T> {
     endpoint: &'a Endpoint,
     list: fn(&mut Inner) -> &mut KeyedList<T>,
-    held: Option<Held>,
+    kept: Option<KeptPlace>,
 }
 
-impl<T> Place<'_, T> {
+impl<T> PlaceKeeper<'_, T> {
     /// Puts an element there, first in line; `began` notes its place.
     pub fn put_back(mut self, element: T, began: impl FnOnce(ListKey)) {
-        if let Some(held) = self.held.take() {
+        if let Some(kept) = self.kept.take() {
             let mut inner = self.endpoint.inner.lock();
-            began((self.list)(&mut inner).put_back(held, element));
+            began((self.list)(&mut inner).put_back(kept, element));
         }
     }
 }
 
-impl<T> Drop for Place<'_, T> {
+impl<T> Drop for PlaceKeeper<'_, T> {
     fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            (self.list)(&mut self.endpoint.inner.lock()).let_go(held);
+        if let Some(kept) = self.kept.take() {
+            (self.list)(&mut self.endpoint.inner.lock()).let_go(kept);
         }
     }
 }
@@ -81,7 +81,7 @@ impl<T> Drop for Place<'_, T> {
 /// What a call met.
 pub enum Met<'a> {
     /// A receiver, taken out of the list, and its place there.
-    Receiver(OperationRef, Place<'a, OperationRef>),
+    Receiver(OperationRef, PlaceKeeper<'a, OperationRef>),
     /// No receiver; the call is in the list now.
     Queued,
     /// The endpoint is closed, or there is no memory for the queue.
@@ -94,7 +94,7 @@ impl Endpoint {
     /// # Errors
     /// No memory.
     pub fn new(object: Charge) -> Result<Arc<Self>, Status> {
-        let room = reaper::Place::new()?;
+        let room = reaper::QueuePlace::new()?;
         Ok(Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             inner: Mutex::default(),
@@ -122,8 +122,8 @@ impl Endpoint {
         if inner.closed {
             return Met::Refused(Status::Disconnected);
         }
-        if let Some((receiver, held)) = inner.receivers.take() {
-            let place = Place { endpoint: self, list: |inner| &mut inner.receivers, held: Some(held) };
+        if let Some((receiver, kept)) = inner.receivers.take() {
+            let place = PlaceKeeper { endpoint: self, list: |inner| &mut inner.receivers, kept: Some(kept) };
             return Met::Receiver(receiver, place);
         }
         match inner.calls.push(caller()) {
@@ -143,10 +143,10 @@ impl Endpoint {
         &self,
         receiver: OperationRef,
         began: impl FnOnce(ListKey),
-    ) -> Result<Option<(Caller, Place<'_, Caller>)>, Status> {
+    ) -> Result<Option<(Caller, PlaceKeeper<'_, Caller>)>, Status> {
         let mut inner = self.inner.lock();
-        if let Some((call, held)) = inner.calls.take() {
-            return Ok(Some((call, Place { endpoint: self, list: |inner| &mut inner.calls, held: Some(held) })));
+        if let Some((call, kept)) = inner.calls.take() {
+            return Ok(Some((call, PlaceKeeper { endpoint: self, list: |inner| &mut inner.calls, kept: Some(kept) })));
         }
         began(inner.receivers.push_first(receiver).ok_or(Status::OutOfMemory)?);
         Ok(None)

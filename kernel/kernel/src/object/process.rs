@@ -128,7 +128,7 @@ pub struct Process {
     /// Its place among all processes.
     place: u32,
     _charge: Option<Charge>,
-    _room: reaper::Place,
+    _room: reaper::QueuePlace,
 }
 
 impl core::fmt::Debug for Process {
@@ -149,7 +149,7 @@ impl Process {
         charge: Option<Charge>,
     ) -> Result<Arc<Self>, Status> {
         let space = AddressSpace::new(lock, &account)?;
-        let room = reaper::Place::new()?;
+        let room = reaper::QueuePlace::new()?;
         let entry = Entry { process: Weak::new(), account: Arc::clone(&account) };
         let place = ALL.lock().insert(entry).ok_or(Status::OutOfMemory)?;
         ALIVE.fetch_add(1, Ordering::Relaxed);

@@ -46,9 +46,9 @@ static FIRST: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// A place in the queue, for something that will end.
 #[derive(Debug)]
-pub struct Place(());
+pub struct QueuePlace(());
 
-impl Place {
+impl QueuePlace {
     /// One more.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePlace {
     fn drop(&mut self) {
         let mut queue = QUEUE.lock();
         queue.places = queue.places.saturating_sub(1);

@@ -96,7 +96,7 @@ pub struct Thread {
     ring_address: u64,
     ring_bytes: u64,
     _registers_charge: Charge,
-    _room: reaper::Place,
+    _room: reaper::QueuePlace,
 }
 
 // SAFETY: `registers` is used only by the processor on which the thread is current, or by the one
@@ -123,7 +123,7 @@ impl Thread {
         let bookkeeping = process.account.hold(Resource::Frames, Operations::frames(places))?;
         let registers_charge = process.account.hold(Resource::Frames, KERNEL_FRAMES)?;
         let handle_charge = process.account.hold(Resource::Objects, 1)?;
-        let room = reaper::Place::new()?;
+        let room = reaper::QueuePlace::new()?;
         let memory = MemoryObject::anonymous(lock, &process.account, bytes)?;
         let ring = Ring::new(Arc::clone(&memory), start.layout)?;
         let ring_memory = Arc::clone(&memory);

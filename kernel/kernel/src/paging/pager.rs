@@ -8,7 +8,7 @@ use capos_abi::Status;
 use capos_paging::PAGE;
 
 use crate::cpu::kernel_lock::Exclusive;
-use crate::object::address_space::{AddressSpace, Backing, Fault, Place};
+use crate::object::address_space::{AddressSpace, Backing, Fault, MissingPage};
 use crate::object::memory::MemoryObject;
 use crate::object::memory::cache::{self, Resident};
 use crate::object::memory::page_request::{self, PageIn, WINDOW};
@@ -23,9 +23,9 @@ const TABLES: usize = 6;
 
 /// Lets a thread have a page of paged memory that its address space shows: it is mapped now, or the thread is
 /// blocked until it can be, or its process is doomed.
-pub fn require(lock: &mut Exclusive, thread: &Arc<Thread>, place: &Place, memory: &Arc<MemoryObject>) {
+pub fn require(lock: &mut Exclusive, thread: &Arc<Thread>, place: &MissingPage, memory: &Arc<MemoryObject>) {
     let Some(content) = memory.paged_content() else { return };
-    let Place { mapping, offset, .. } = place;
+    let MissingPage { mapping, offset, .. } = place;
     let offset = *offset;
     let page = offset / PAGE;
     let state = content.state.lock();
@@ -61,7 +61,7 @@ pub fn require(lock: &mut Exclusive, thread: &Arc<Thread>, place: &Place, memory
 fn map_around<'a>(
     lock: &mut Exclusive,
     space: &AddressSpace,
-    place: &Place,
+    place: &MissingPage,
     state: &'a cache::PagedState,
     mut page: u64,
     mut run: &'a [Resident],

@@ -22,7 +22,7 @@ use crate::memory::frames::Frame;
 use crate::memory::heap::try_box;
 use crate::memory::kernel_space::{self, SpaceError, Stack};
 use crate::sched::CpuState;
-use crate::syscall::bound_call::Watch;
+use crate::syscall::bound_call::RecentCalls;
 
 /// Pages that starting needs below 1 MiB: the code, and three page tables.
 pub const PAGES: u64 = 4;
@@ -226,7 +226,7 @@ impl Data {
     /// They are used from now on, and for good.
     pub fn keep(self) -> &'static PerCpu {
         let [room] = Box::leak(self.room);
-        room.keep(Mutex::new(self.scheduler), Watch::new())
+        room.keep(Mutex::new(self.scheduler), RecentCalls::new())
     }
 }
 

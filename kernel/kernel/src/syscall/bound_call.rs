@@ -30,7 +30,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use capos_abi::entry::{Buffer, CapArray, EntryWords, Opcode};
 use capos_abi::plain::{PlainCall, PlainReturnRecv};
 use capos_abi::{CapId, Rights, syscall};
-use capos_captable::Held;
+use capos_captable::KeptPlace;
 use spin::Mutex;
 
 use crate::arch::context::Context;
@@ -57,7 +57,7 @@ const MOST: u32 = 1 << 12;
 const WORTH: u32 = 4;
 
 /// What a processor has seen of calls.
-pub struct Watch {
+pub struct RecentCalls {
     /// Which thread let which one run last, by an entry that met it.
     from: AtomicPtr<Thread>,
     to: AtomicPtr<Thread>,
@@ -81,11 +81,11 @@ struct Noted {
 }
 
 // SAFETY: the start gives each processor one.
-unsafe impl Local for Watch {
+unsafe impl Local for RecentCalls {
     const OFFSET: usize = sched::ROOM;
 }
 
-impl Watch {
+impl RecentCalls {
     /// That of a processor.
     #[inline(always)]
     pub fn of(cpu: &PerCpu) -> &Self {
@@ -171,7 +171,7 @@ struct BoundCall {
     server: Arc<Thread>,
     endpoint: Arc<Endpoint>,
     /// The server's place among the endpoint's receivers.
-    held: Held,
+    kept: KeptPlace,
     /// Whether the server works on a call; otherwise it waits for one.
     works: bool,
     /// The entry of the call, as it was made last.
@@ -202,8 +202,8 @@ struct BoundCall {
 /// bytes.
 #[inline(always)]
 pub fn go(lock: &Shared, thread: &Thread) -> Option<*mut Context> {
-    let watch = Watch::of(lock.cpu());
-    let mut bound = watch.bound.lock();
+    let recent = RecentCalls::of(lock.cpu());
+    let mut bound = recent.bound.lock();
     let bound = bound.as_mut()?;
     let entered = thread.with_context(|context| (context.rax, context.rdi, context.rsi, context.rdx));
     if entered != (syscall::ENTER, 1, 1, syscall::NO_DEADLINE) {
@@ -212,7 +212,7 @@ pub fn go(lock: &Shared, thread: &Thread) -> Option<*mut Context> {
     let next = if bound.works { bound.answer(lock)? } else { bound.call(lock)? };
     bound.uses = bound.uses.wrapping_add(1);
     let turn = if bound.works { &bound.server } else { &bound.client };
-    watch.turn.store(Arc::as_ptr(turn).cast_mut(), Ordering::Relaxed);
+    recent.turn.store(Arc::as_ptr(turn).cast_mut(), Ordering::Relaxed);
     Some(next)
 }
 
@@ -366,14 +366,14 @@ impl BoundCall {
             return None;
         };
         // There is one: it was looked at.
-        let (_, held) = waiting.receivers.take()?;
+        let (_, kept) = waiting.receivers.take()?;
         theirs.lend_operation(ticket);
         drop((theirs, waiting, table));
         Some(Self {
             client: Arc::clone(client),
             server: Arc::clone(server),
             endpoint,
-            held,
+            kept,
             works: false,
             call: called,
             call_last,
@@ -392,7 +392,7 @@ impl BoundCall {
 
     /// Flushes it: every object is as if it had never been bound.
     fn close(self) {
-        let Self { client, server, endpoint, held, works, call, answer, slot, reply, .. } = self;
+        let Self { client, server, endpoint, kept, works, call, answer, slot, reply, .. } = self;
         let mut table = server.process.capability_table();
         // It cannot fail: the slot was taken all the time, and its generations rise.
         let _ = table.advance(slot, reply);
@@ -406,7 +406,7 @@ impl BoundCall {
                 (Some(answers), Ok(capability)) => Some(core::mem::replace(&mut capability.object, answers)),
                 _ => None,
             };
-            waiting.receivers.let_go(held);
+            waiting.receivers.let_go(kept);
             drop((waiting, table));
             drop(nothing);
             return;
@@ -420,7 +420,7 @@ impl BoundCall {
         let kind = || Kind::Receive { endpoint: at, buffer, caps, key: None };
         let ticket = server.lock().return_operation(user_data, CapId(cap), kind);
         if let Some(ticket) = ticket {
-            let key = waiting.receivers.put_back(held, OperationRef { thread: Arc::clone(&server), ticket });
+            let key = waiting.receivers.put_back(kept, OperationRef { thread: Arc::clone(&server), ticket });
             server.update(ticket, |kind| {
                 if let Kind::Receive { key: place, .. } = kind {
                     *place = Some(key);
@@ -435,39 +435,39 @@ impl BoundCall {
 #[cold]
 #[inline(never)]
 pub fn open(lock: &Shared, from: &Arc<Thread>, to: &Arc<Thread>) {
-    let watch = Watch::of(lock.cpu());
-    if !watch.notes.swap(true, Ordering::Relaxed) {
-        *watch.noted.lock() = Noted { call: None, answer: None };
+    let recent = RecentCalls::of(lock.cpu());
+    if !recent.notes.swap(true, Ordering::Relaxed) {
+        *recent.noted.lock() = Noted { call: None, answer: None };
         return;
     }
     // Whoever's they are: they are judged as the client's and the server's own.
-    let Noted { call: Some(call), answer: Some(answer) } = &*watch.noted.lock() else { return };
+    let Noted { call: Some(call), answer: Some(answer) } = &*recent.noted.lock() else { return };
     // It was an answer.
     let (server, client) = (from, to);
-    let mut bound = watch.bound.lock();
+    let mut bound = recent.bound.lock();
     let may = bound.is_none() && admission::allows_shared();
     let opened = if may { BoundCall::open(lock, client, server, call, answer) } else { None };
     if opened.is_none() {
-        return watch.learn(0);
+        return recent.learn(0);
     }
     *bound = opened;
     kernel_lock::cached(lock, close_all);
-    watch.turn.store(Arc::as_ptr(client).cast_mut(), Ordering::Relaxed);
+    recent.turn.store(Arc::as_ptr(client).cast_mut(), Ordering::Relaxed);
 }
 
 /// Flushes every bound call. No other lock is held.
 fn close_all(lock: &mut Exclusive) {
     for processor in processors::all() {
-        let watch = Watch::of(processor);
-        let Some(bound) = watch.bound.lock().take() else { continue };
+        let recent = RecentCalls::of(processor);
+        let Some(bound) = recent.bound.lock().take() else { continue };
         kernel_lock::flushed(lock);
-        watch.turn.store(core::ptr::null_mut(), Ordering::Relaxed);
+        recent.turn.store(core::ptr::null_mut(), Ordering::Relaxed);
         if bound.works {
             // The answer is the next turn.
-            watch.from.store(Arc::as_ptr(&bound.client).cast_mut(), Ordering::Relaxed);
-            watch.to.store(Arc::as_ptr(&bound.server).cast_mut(), Ordering::Relaxed);
+            recent.from.store(Arc::as_ptr(&bound.client).cast_mut(), Ordering::Relaxed);
+            recent.to.store(Arc::as_ptr(&bound.server).cast_mut(), Ordering::Relaxed);
         }
-        watch.learn(bound.uses);
+        recent.learn(bound.uses);
         bound.close();
     }
 }

@@ -25,7 +25,7 @@ use crate::ipc;
 use crate::object::account::Resource;
 use crate::object::capability::{Capability, Object};
 use crate::object::derivation;
-use crate::object::memory::user_memory::{self, Place, Spot};
+use crate::object::memory::user_memory::{self, Spot, WritableWords};
 use crate::object::operation::{Call, Kind, OperationRef, Outcome};
 use crate::object::process::Process;
 use crate::object::reply::Reply;
@@ -103,7 +103,7 @@ struct Offer<'a> {
     node: NodeId,
     mask: Rights,
     /// Where the receiver is told of it.
-    told: Place<'a, 2>,
+    told: WritableWords<'a, 2>,
 }
 
 /// The one capability that a process sends along to one that accepts this many. `None` where it has to take the slow path.

@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use capos_abi::bootstrap::USER_END;
-use capos_abi::entry::{EntryWords, Operation as Request, bytes_of};
+use capos_abi::entry::{EntryWords, Operation, bytes_of};
 use capos_abi::{CapId, Entry, Status, syscall as number};
 use spin::MutexGuard;
 
@@ -32,7 +32,7 @@ use crate::object::report;
 use crate::object::thread::{Inner, State, Taken, Thread};
 use crate::paging::pager::{self, Brought};
 use crate::sched::scheduler;
-use crate::syscall::bound_call::Watch;
+use crate::syscall::bound_call::RecentCalls;
 use crate::syscall::fast_path::{Step, Woken};
 
 /// What has become of a system call, as far as it needs the kernel lock shared.
@@ -198,7 +198,7 @@ fn enter(
             Woken::Nobody => {}
             Woken::GoesOn(other) => {
                 if !ended {
-                    Watch::of(lock.cpu()).met(&words);
+                    RecentCalls::of(lock.cpu()).met(&words);
                 }
                 if ended || next.is_some() {
                     // It continues although this thread does not wait, or next to another one.
@@ -394,28 +394,28 @@ fn execute(lock: &mut Exclusive, thread: &Arc<Thread>, words: &EntryWords, is_be
         return Status::OutOfMemory.into();
     }
     match operation {
-        Request::Nop => Status::Ok.into(),
-        Request::Call { cap, interface, method, params, results, caps } => {
+        Operation::Nop => Status::Ok.into(),
+        Operation::Call { cap, interface, method, params, results, caps } => {
             kernel_call::call(lock, thread, tag, CapId(cap), Call { interface, method, params, results, caps })
         }
-        Request::Recv { endpoint, buffer, caps } => ipc::receive(lock, thread, tag, CapId(endpoint), buffer, caps),
-        Request::Return { reply, exception, results, caps } => {
+        Operation::Recv { endpoint, buffer, caps } => ipc::receive(lock, thread, tag, CapId(endpoint), buffer, caps),
+        Operation::Return { reply, exception, results, caps } => {
             ipc::answer(lock, thread, CapId(reply), exception, results, caps)
         }
-        Request::ReturnRecv { reply, endpoint, exception, results, buffer, caps } => {
+        Operation::ReturnRecv { reply, endpoint, exception, results, buffer, caps } => {
             let (answer, offer) = ((CapId(reply), exception, results), (CapId(endpoint), buffer));
             ipc::answer_and_receive(lock, thread, tag, answer, offer, caps)
         }
-        Request::Release { cap } => thread.process.release(lock, CapId(cap)).err().unwrap_or(Status::Ok).into(),
-        Request::Cancel { target } => thread.cancel(lock, target).into(),
-        Request::Notify { notification, bits } => ipc::notify(lock, thread, CapId(notification), bits).into(),
-        Request::Wait { cap } => ipc::wait(lock, thread, tag, CapId(cap)),
-        Request::WaitWord { address, expected } => word::wait(thread, tag, address, expected),
-        Request::WakeWord { address, count } => word::wake(lock, thread, address, count).into(),
-        Request::ThreadPointer { address } if address < USER_END => {
+        Operation::Release { cap } => thread.process.release(lock, CapId(cap)).err().unwrap_or(Status::Ok).into(),
+        Operation::Cancel { target } => thread.cancel(lock, target).into(),
+        Operation::Notify { notification, bits } => ipc::notify(lock, thread, CapId(notification), bits).into(),
+        Operation::Wait { cap } => ipc::wait(lock, thread, tag, CapId(cap)),
+        Operation::WaitWord { address, expected } => word::wait(thread, tag, address, expected),
+        Operation::WakeWord { address, count } => word::wake(lock, thread, address, count).into(),
+        Operation::ThreadPointer { address } if address < USER_END => {
             thread.with_context(|context| context.set_thread_pointer(address));
             Status::Ok.into()
         }
-        Request::ThreadPointer { .. } => Status::BadAddress.into(),
+        Operation::ThreadPointer { .. } => Status::BadAddress.into(),
     }
 }

@@ -19,7 +19,7 @@ use crate::object::notification::Notification;
 use crate::object::process::{Cause, End};
 use crate::object::thread::State;
 use crate::sched::{scheduler, switching};
-use crate::syscall::bound_call::{self, Watch};
+use crate::syscall::bound_call::{self, RecentCalls};
 use crate::syscall::{self, Handled};
 
 /// Rounds before anything happens: the call is bound long before they are over.
@@ -252,13 +252,15 @@ fn enter_with(actor: &mut Actor, entries: &[(u64, Operation)], (completions, unt
     }
     let lock = shared();
     switching::with_current(own, thread, || {
-        bound = Watch::of(own).is_turn_of(thread) && bound_call::go(&lock, thread).is_some();
+        bound = RecentCalls::of(own).is_turn_of(thread) && bound_call::go(&lock, thread).is_some();
         if bound {
             return;
         }
         let mut rest = None;
         match syscall::handle(&lock, thread, &mut rest) {
-            Handled::Waits(next) if Watch::of(own).have_turns(thread, &next) => bound_call::open(&lock, thread, &next),
+            Handled::Waits(next) if RecentCalls::of(own).have_turns(thread, &next) => {
+                bound_call::open(&lock, thread, &next)
+            }
             Handled::Done | Handled::Waits(_) => {}
             Handled::Left => syscall::go_on(&mut scheduler::upgrade(lock), Some(thread), &mut rest.unwrap()),
         }

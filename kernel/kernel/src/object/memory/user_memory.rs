@@ -177,11 +177,15 @@ impl AddressSpace {
 
     /// Where words can be written for as long as the kernel lock is held. `None` as for [`AddressSpace::peek`].
     #[inline(always)]
-    pub fn place<'lock, const COUNT: usize>(&'lock self, _: Held<'lock>, to: u64) -> Option<Place<'lock, COUNT>> {
+    pub fn place<'lock, const COUNT: usize>(
+        &'lock self,
+        _: Held<'lock>,
+        to: u64,
+    ) -> Option<WritableWords<'lock, COUNT>> {
         if !to.is_multiple_of(8) || room(to) < const { 8 * COUNT as u64 } {
             return None;
         }
-        Some(Place { words: self.reach(to, true)?.cast(), of: PhantomData })
+        Some(WritableWords { words: self.reach(to, true)?.cast(), of: PhantomData })
     }
 
     /// Reads the word at `from`, and writes what `answer` makes of it at `to`, where that is words. `None`, and nothing has
@@ -258,12 +262,12 @@ impl AddressSpace {
 
 /// Words of user memory that can be written.
 #[derive(Debug)]
-pub struct Place<'lock, const COUNT: usize> {
+pub struct WritableWords<'lock, const COUNT: usize> {
     words: *mut [u64; COUNT],
     of: PhantomData<(Held<'lock>, &'lock AddressSpace)>,
 }
 
-impl<const COUNT: usize> Place<'_, COUNT> {
+impl<const COUNT: usize> WritableWords<'_, COUNT> {
     /// Writes them.
     #[inline(always)]
     pub fn write(self, words: [u64; COUNT]) {

@@ -150,17 +150,23 @@ fn send_caps(
         Caller::Thread(operation) => {
             let process = &operation.thread.process;
             let offers = transfer::offers(process, call.caps, true)?;
-            transfer::hand_over(lock, process, &offers, server).map_err(|_| Refusal::Status(Status::Overloaded))?
+            transfer::hand_over(lock, process, &offers, server).map_err(not_handed_over)?
         }
         Caller::PageIn(request) => {
             let mut slots = transfer::Slots::default();
-            slots.push(request.hand_window(server).map_err(|_| Refusal::Status(Status::Overloaded))?);
+            slots.push(request.hand_window(server).map_err(not_handed_over)?);
             slots
         }
     };
     // The array was checked before; a receiver that takes it away meanwhile has harmed itself.
     let _ = transfer::write(lock, server, array, slots.as_slice());
     Ok(())
+}
+
+/// Why a call fails whose capabilities could not be handed over. That the caller's capability is gone, or derives from one that is being
+/// revoked, is the caller's matter: it is told so. Otherwise the receiver has no room now.
+fn not_handed_over(status: Status) -> Refusal {
+    Refusal::Status(if status == Status::StaleCapability { status } else { Status::Overloaded })
 }
 
 /// Lets a receiver that a call could not use wait on where it was.

@@ -243,7 +243,7 @@ pub(super) fn stay_among_others(cpu: &PerCpu) -> Option<*mut Context> {
     state(cpu).lock().stay_or_switch::<true>(cpu)
 }
 
-/// Whether there is nothing to do on the way out except the thread that continues. Where one is [paused](pause), none is current.
+/// Whether there is nothing to do on the way out except the thread that continues. Where one is [paused](crate::sched::scheduler::pause), none is current.
 #[inline(always)]
 pub(super) fn is_undisturbed() -> bool {
     !reaper::has_work() && !crate::object::log::has_to_serve() && !deadline::is_uncovered()

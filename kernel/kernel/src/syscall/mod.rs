@@ -158,7 +158,8 @@ fn leave(lock: &mut Exclusive, thread: &Arc<Thread>, number: u64, first: u64, se
 #[cfg(feature = "tests")]
 pub static LONG_ENTRIES: AtomicU64 = AtomicU64::new(0);
 
-/// Entries that are processed on the fast path before the clock is looked at: none of them copies more than a page.
+/// Entries of one call that are processed while this processor shares the kernel lock; none of them copies more than a page. Those behind them
+/// are processed under the exclusive lock, where the call pauses by its [budget](crate::cpu::budget).
 const SHORT: u32 = 32;
 
 /// Processes entries on the fast path as long as they can take it, and waits.

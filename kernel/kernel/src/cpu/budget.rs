@@ -4,6 +4,9 @@
 //! range. It does as much as one [`Budget`] allows: that is a step. Then others have their turn: other processors acquire the
 //! kernel lock, interrupts come in, threads run. What is left continues in the name of the calling thread
 //! (`Progress::Unfinished`), or of no thread (`reaper`).
+//!
+//! The piece of work that was begun last is finished, so a step may take more than its budget. It takes 50,000 instructions at most, which the
+//! tests of bounds check.
 
 /// The instructions that a step may still take, roughly.
 #[derive(Debug)]
@@ -14,6 +17,10 @@ pub struct Budget {
 impl Budget {
     /// Those of a whole step. A piece of work that was begun is finished, so a step may take more.
     const INSTRUCTIONS: u32 = 30_000;
+
+    /// No step takes more instructions, the piece that was begun last included.
+    #[cfg(feature = "tests")]
+    pub const BOUND: u64 = 50_000;
 
     /// That of a whole step.
     pub const fn new() -> Self {

@@ -30,8 +30,6 @@ use crate::object::{derivation, reaper};
 use crate::sched::scheduler;
 use crate::syscall;
 
-/// No step takes more instructions.
-const BOUND: u64 = 50_000;
 /// What the measured processes may hold.
 const LIMITS: [u64; 5] = [40_000, 8192, 40, 4, 2048];
 const BASE: u64 = 0x1000_0000;
@@ -57,7 +55,7 @@ fn measure_between(what: &str, mut before: impl FnMut(), mut step: impl FnMut() 
     }
     log!("{what}: {steps} steps of {} instructions on average, {longest} in the longest", all / steps);
     assert!(steps > 1, "{what} takes one step, so nothing is shown");
-    assert!(longest <= BOUND, "{what}: {longest} instructions in one step");
+    assert!(longest <= Budget::BOUND, "{what}: {longest} instructions in one step");
 }
 
 /// What must end ends.
@@ -158,7 +156,7 @@ pub fn small_ends_are_bounded(account: &Arc<Account>) {
     let (_other, busy) = (thread(&process, BASE, 16), busy_thread(&process, BASE + 0x100_0000, 4096));
     let start = time::tsc();
     scheduler::kill(&mut alone(), &busy, &process, &mut Budget::new());
-    assert!(time::tsc() - start <= BOUND);
+    assert!(time::tsc() - start <= Budget::BOUND);
     measure_end("the end of a thread with 4096 operations");
     assert_eq!((process.thread_count(), busy.in_flight()), (1, 0));
     assert!(busy.handle.ending.has_come());
@@ -177,7 +175,7 @@ pub fn small_ends_are_bounded(account: &Arc<Account>) {
     }
     let start = time::tsc();
     process.release(&mut alone(), receives).unwrap();
-    assert!(time::tsc() - start <= BOUND);
+    assert!(time::tsc() - start <= Budget::BOUND);
     measure_end("the end of an endpoint with 2048 calls");
     assert_eq!(client.in_flight(), 0);
     doom(&process);

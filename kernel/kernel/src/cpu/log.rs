@@ -13,7 +13,7 @@ use crate::arch::serial::{self, Port};
 pub const CAPACITY: usize = 256 << 10;
 /// The same, as positions are counted.
 const LENGTH: u64 = CAPACITY as u64;
-/// Longest line that [`log!`] makes; longer ones are cut.
+/// Longest line that [`log!`](crate::log!) makes; longer ones are cut.
 const LINE: usize = 1024;
 
 struct Log {
@@ -96,7 +96,7 @@ pub fn claim_com1() {
     LOG.lock().com1_claimed = true;
 }
 
-/// Writes one line. Called by [`log!`].
+/// Writes one line. Called by [`log!`](crate::log!).
 pub fn line(arguments: fmt::Arguments<'_>) {
     // The line is made before the lock is taken: what formats itself may log.
     let mut line = Line { bytes: [0; LINE], length: 0 };

@@ -54,7 +54,7 @@ struct Heap {
     used: usize,
     /// Frames that the heap holds.
     frames: usize,
-    /// The most frames that it has held since [`mark`].
+    /// The most frames that it has held since `mark`.
     most: usize,
     /// Frames in a row that the processor with this number has secured, and how many are left.
     secured: Option<(u32, Frame, usize)>,

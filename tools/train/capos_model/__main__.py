@@ -18,6 +18,8 @@ TOKENIZER = ROOT / "data" / "tokenizer.json"
 TEMPLATE = ROOT / "template.jinja"
 # The words without which the model does not call a tool.
 ASKED_WITH = ROOT / "data" / "asked_with.json"
+# The words that name nothing that such a tool could take.
+NOT_NAMES = ROOT / "data" / "not_names.json"
 REQUESTS = ROOT / "tests" / "requests.jsonl"
 NAME = "capOS assistant"
 # What a model file says of itself. A session's description of the model when it begins is the one here.
@@ -213,7 +215,8 @@ def _export(args):
 def _said(name):
     """What a model file says of itself."""
     asked_with = gguf.asked_with(json.loads(ASKED_WITH.read_text(encoding="utf-8")))
-    return {"general.name": name, "capos.asked_with": asked_with} | ABOUT
+    not_names = " ".join(json.loads(NOT_NAMES.read_text(encoding="utf-8")))
+    return {"general.name": name, "capos.asked_with": asked_with, "capos.not_names": not_names} | ABOUT
 
 
 def _check(args):

@@ -8,7 +8,9 @@ from capos_model.__main__ import ASKED_WITH
 from capos_model.corpus import own_tools, strangers, unseen
 from capos_model.corpus.generator import Generator
 
-_LISTED = {tool: set(words) for tool, words in json.loads(ASKED_WITH.read_text(encoding="utf-8")).items()}
+_WORDS = json.loads(ASKED_WITH.read_text(encoding="utf-8"))
+# Negations are read where the model is run.
+_LISTED = {tool: {word.removeprefix("not-") for word in words} for tool, words in _WORDS.items()}
 
 
 def _asked(conversations):
@@ -25,16 +27,16 @@ def _asked(conversations):
                     yield said, not words.isdisjoint(_LISTED[call.name])
 
 
-# Orders whose first word has letters exchanged, in the latest set.
-MISTYPED = ["sotp service ahci", "read me plan-b.txt and then delte it"]
+# Orders whose word has letters exchanged, or lacks one, in the latest sets.
+MISTYPED = ["sotp service ahci", "read me plan-b.txt and then delte it", "plz delet my bad drawing its drawings/horse.png"]
 
 
 class AskedWith(unittest.TestCase):
     def test_the_words_are_of_own_tools_and_in_the_form_that_the_file_has(self):
         self.assertEqual(set(_LISTED), {"delete_file", "stop_service", "power_off"})
         self.assertLessEqual(set(_LISTED), set(own_tools.TOOLS))
-        for words in _LISTED.values():
-            self.assertTrue(all(re.fullmatch("[a-z]+", word) for word in words))
+        for words in _WORDS.values():
+            self.assertTrue(all(re.fullmatch("(not-)?[a-z]+", word) for word in words))
 
     def test_all_sentences_of_people_have_one(self):
         typed = [found for split in (strangers.NEW, strangers.TRAINED) for found in strangers.conversations(split)]

@@ -3,13 +3,58 @@
 //! A small model takes a request that it does not understand for another one. So its file can list, for a tool that
 //! destroys or ends something, the words with which people ask for it. If the person has said none of them, the model
 //! cannot call that tool. This rejects no request: the model calls another tool, or says that none fits.
+//!
+//! - A word after a negation asks for nothing: "please don't turn the machine off". Others ask only after one: "I don't
+//!   need notes.txt anymore". The list has those as `not-need` and `not-anymore`.
+//! - Such a tool cannot be called if nothing was named that it could take: "just delete it" as the first words. The file
+//!   lists the words that name nothing, too.
+//! - No tool can be called if the latest request says not to do what its name begins with: "do not restart it".
+//!
+//! All this is about plain forms. A person is asked before such a call runs, whatever the words were.
 
 use capos_gguf::Header;
+use serde_json::Value;
 
 use crate::Tool;
 
 /// The file's list: a text for each such tool, with its name and then the words in small ASCII letters.
 pub const ASKED_WITH: &str = "capos.asked_with";
+/// The file's list of words that name nothing, in small ASCII letters: one text.
+pub const NOT_NAMES: &str = "capos.not_names";
+/// What precedes a listed word that asks only after a negation.
+const NOT: &str = "not-";
+
+/// What makes the rest of its clause say the opposite. Apostrophes are left out.
+const NEGATIONS: [&str; 9] = ["dont", "donot", "not", "never", "nobody", "mustnt", "shouldnt", "without", "avoid"];
+/// What else does so for the words that ask only after a negation. "No, delete it" is no negation, and "can't you
+/// delete it" is a request.
+const WEAK_NEGATIONS: [&str; 9] = ["no", "isnt", "arent", "wasnt", "doesnt", "didnt", "wont", "cant", "nothing"];
+/// What makes a request of the negation after it: "why don't you delete it".
+const WHY: &str = "why";
+/// What takes a negation back: "don't forget to delete it", "not only this".
+const TAKES_BACK: [&str; 4] = ["forget", "only", "mind", "hesitate"];
+/// What begins a clause without a mark before it.
+const BEGINS: [&str; 3] = ["but", "so", "then"];
+/// What takes over the negation of the clause before: "do not move, copy or delete it".
+const JOINS: [&str; 2] = ["or", "nor"];
+/// "No need to delete it" is a negation, and "I don't need it" asks for that.
+const NEED: [&str; 2] = ["need", "needed"];
+const TO: &str = "to";
+/// What orders something not to happen, if nobody is said to do so: "don't restart it".
+const ORDERS_NOT: [&str; 3] = ["dont", "donot", "never"];
+const PRONOUNS: [&str; 7] = ["i", "we", "you", "they", "he", "she", "it"];
+/// What keeps things as they are.
+const KEEPS: [&str; 2] = ["leave", "keep"];
+/// What the next word is the name of.
+const NAMES: [&str; 8] = ["file", "folder", "directory", "service", "program", "called", "named", "document"];
+
+/// Characters that people type for an apostrophe.
+const APOSTROPHES: [char; 6] = ['\'', '\u{2019}', '\u{2018}', '\u{b4}', '\u{2bc}', '`'];
+/// Marks that end a clause.
+const ENDS: [char; 6] = ['.', ',', ';', ':', '!', '?'];
+const QUOTES: [char; 5] = ['"', '\u{201c}', '\u{201d}', '(', ')'];
+/// Characters within names. What a name says asks for nothing: "read delete.txt".
+const WITHIN_NAMES: [char; 3] = ['.', '/', '_'];
 /// Letters of the shortest word that is also recognised with two neighbouring letters swapped.
 const SWAPPED: usize = 4;
 /// Letters of the shortest word that can be another one with one letter too many or too few.
@@ -19,6 +64,7 @@ const MISTYPED: usize = 5;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AskedWith {
     tools: Vec<(String, Vec<String>)>,
+    not_names: Vec<String>,
 }
 
 impl AskedWith {
@@ -30,25 +76,163 @@ impl AskedWith {
             let mut words = text.as_text()?.split_ascii_whitespace().map(String::from);
             Some((words.next()?, words.collect()))
         });
-        Self { tools: tools.collect() }
+        let not_names = header.get(NOT_NAMES).and_then(|value| value.as_text()).unwrap_or_default();
+        Self { tools: tools.collect(), not_names: not_names.split_ascii_whitespace().map(String::from).collect() }
     }
 
-    /// The tools that can be called after what the person said. Those that are shown as forbidden stay: the model
-    /// answers with their lines, too.
-    pub fn callable(&self, tools: &[Tool], said: &[String]) -> Vec<Tool> {
+    /// The tools that can be called after what the person said, the latest text last. The latest text that is about a tool
+    /// says whether it asks for it. What it takes was named by the person, or in `results` if there are some. Those that
+    /// are shown as forbidden stay: the model answers with their lines, too.
+    pub fn callable(&self, tools: &[Tool], said: &[String], results: bool) -> Vec<Tool> {
+        let said: Vec<Vec<Clause>> = said.iter().map(|text| clauses(text)).collect();
         let is_asked = |tool: &&Tool| {
-            let listed = self.tools.iter().find(|(name, _)| *name == tool.name);
-            tool.forbidden || listed.is_none_or(|(_, words)| said.iter().any(|text| has_one(text, words)))
+            let Some((_, words)) = self.tools.iter().find(|(name, _)| *name == tool.name) else {
+                return tool.forbidden || !said.last().is_some_and(|text| is_unwanted(tool, text));
+            };
+            let asked =
+                || said.iter().rev().find_map(|text| asks(text, words).or_else(|| keeps(text))).unwrap_or(false);
+            let named = || results || takes_nothing(tool) || said.iter().any(|text| self.has_name(text, words));
+            tool.forbidden || asked() && named()
         };
         tools.iter().filter(is_asked).cloned().collect()
     }
+
+    /// Whether a text has something that could be a name, apart from the words that ask.
+    fn has_name(&self, text: &[Clause], words: &[String]) -> bool {
+        let listed = |word: &str| words.iter().any(|listed| listed.strip_prefix(NOT).unwrap_or(listed) == word);
+        text.iter().any(|clause| {
+            let before = std::iter::once("").chain(clause.iter().map(|word| word.text.as_str()));
+            clause.iter().zip(before).any(|(word, before)| {
+                let is_word = || self.not_names.contains(&word.text) || listed(&word.text) && !NAMES.contains(&before);
+                word.in_quotes || word.is_name || !is_word()
+            })
+        })
+    }
 }
 
-/// Whether one of these words is in a text.
-fn has_one(text: &str, words: &[String]) -> bool {
-    let lower = text.to_ascii_lowercase();
-    let mut found = lower.split(|letter: char| !letter.is_ascii_alphabetic()).filter(|word| !word.is_empty());
-    found.any(|word| words.iter().any(|listed| is_like(word, listed)))
+/// A word as it was typed, in small letters and without apostrophes.
+struct Word {
+    text: String,
+    in_quotes: bool,
+    /// Whether only a name is written so, as `a.txt`.
+    is_name: bool,
+}
+
+/// The words up to a mark.
+type Clause = Vec<Word>;
+
+/// The clauses of a text.
+fn clauses(text: &str) -> Vec<Clause> {
+    let mut found = Vec::new();
+    for line in text.to_ascii_lowercase().lines() {
+        let mut clause = Clause::new();
+        for typed in line.split_whitespace() {
+            let bare = typed.trim_end_matches(ENDS);
+            let inside = bare.trim_matches(QUOTES).trim_matches(APOSTROPHES);
+            if inside.contains(WITHIN_NAMES) {
+                clause.push(Word { text: inside.into(), in_quotes: false, is_name: true });
+            } else {
+                let plain = inside.replace(APOSTROPHES, "");
+                let words = plain.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+                let in_quotes =
+                    inside != bare && bare.starts_with(|first| QUOTES.contains(&first) || APOSTROPHES.contains(&first));
+                clause.extend(words.map(|word| Word { text: word.into(), in_quotes, is_name: false }));
+            }
+            // So does a dash on its own. A mark within a word, as in `a.txt`, ends no clause.
+            if bare.len() < typed.len() || !typed.contains(char::is_alphanumeric) {
+                found.push(std::mem::take(&mut clause));
+            }
+        }
+        found.push(clause);
+    }
+    found
+}
+
+/// Whether the person's latest text orders not to do what a tool's name begins with.
+fn is_unwanted(tool: &Tool, text: &[Clause]) -> bool {
+    let Some(verb) = tool.name.split('_').next().map(str::to_ascii_lowercase) else { return false };
+    let is_order = |clause: &Clause| {
+        let words: Vec<&str> = clause.iter().map(|word| word.text.as_str()).collect();
+        words.iter().enumerate().any(|(at, word)| match words.get(..at) {
+            Some([before @ .., "do", "not"]) => *word == verb && !ends_with_pronoun(before),
+            Some([before @ .., order]) => *word == verb && ORDERS_NOT.contains(order) && !ends_with_pronoun(before),
+            _ => false,
+        })
+    };
+    text.iter().any(is_order) && asks(text, std::slice::from_ref(&verb)) == Some(false)
+}
+
+/// Whether somebody is said to do something: "I don't read it" is no order.
+fn ends_with_pronoun(words: &[&str]) -> bool {
+    words.last().is_some_and(|word| PRONOUNS.contains(word))
+}
+
+/// Whether no call of a tool has to name something.
+fn takes_nothing(tool: &Tool) -> bool {
+    tool.parameters.get("required").and_then(Value::as_array).is_none_or(Vec::is_empty)
+}
+
+/// That a text asks not to do what an earlier one asked for, without a word of it: "no, leave it".
+fn keeps(text: &[Clause]) -> Option<bool> {
+    let mut words = text.iter().flatten().map(|word| word.text.as_str());
+    words.any(|word| KEEPS.contains(&word) || ORDERS_NOT.contains(&word)).then_some(false)
+}
+
+/// Whether a text asks with one of these words, or asks not to. None if it has none of them.
+fn asks(text: &[Clause], words: &[String]) -> Option<bool> {
+    let (mut found, mut before) = (None, false);
+    for clause in text {
+        let mut sense = Sense { before, ..Sense::default() };
+        for (at, word) in clause.iter().enumerate() {
+            let next = clause.get(at.saturating_add(1)).map(|word| word.text.as_str());
+            if !word.is_name {
+                let here = words.iter().filter_map(|listed| sense.asks(&word.text, next, listed));
+                found = here.chain(found).max();
+            }
+            sense.read(&word.text, next);
+        }
+        before = sense.negated;
+    }
+    found
+}
+
+/// What the words of a clause so far make of the next one.
+#[derive(Default)]
+struct Sense<'w> {
+    negated: bool,
+    weakly: bool,
+    /// Whether the clause before was negated.
+    before: bool,
+    latest: &'w str,
+}
+
+impl<'w> Sense<'w> {
+    fn read(&mut self, word: &'w str, next: Option<&str>) {
+        if BEGINS.contains(&word) {
+            *self = Self { before: self.before, ..Self::default() };
+        }
+        if NEGATIONS.contains(&word) && self.latest != WHY {
+            self.negated = true;
+        } else if JOINS.contains(&word) {
+            self.negated |= self.before;
+        } else if TAKES_BACK.contains(&word) {
+            self.negated = false;
+        } else if NEED.contains(&word) && next == Some(TO) {
+            self.negated |= self.weakly;
+        }
+        self.weakly |= WEAK_NEGATIONS.contains(&word);
+        self.latest = word;
+    }
+
+    /// Whether a word asks, or asks not to, if it is the listed one.
+    fn asks(&self, word: &str, next: Option<&str>, listed: &str) -> Option<bool> {
+        let (listed, asks) = match listed.strip_prefix(NOT) {
+            Some(listed) if NEED.contains(&word) && next == Some(TO) && is_like(word, listed) => return None,
+            Some(listed) => (listed, self.negated || self.weakly),
+            None => (listed, !self.negated),
+        };
+        is_like(word, listed).then_some(asks)
+    }
 }
 
 /// Whether a word is the listed one, as people may type it.
@@ -84,12 +268,120 @@ mod tests {
         for text in
             ["Delete it", "now: STOP.", "please sotp it", "dleete a.txt", "delet x", "deleete x", "sttop", "rm a"]
         {
-            assert!(has_one(text, &listed), "{text}");
+            assert_eq!(asks(&clauses(text), &listed), Some(true), "{text}");
         }
-        for text in
-            ["display a.txt", "top", "stopping", "spot it", "post it", "deadline", "mr", "form", "deletable", ""]
+        for text in [
+            "display a.txt",
+            "top",
+            "stopping",
+            "spot it",
+            "post it",
+            "deadline",
+            "mr",
+            "form",
+            "deletable",
+            "read delete.txt",
+            "",
+        ] {
+            assert_eq!(asks(&clauses(text), &listed), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn negations_ask_for_nothing() {
+        let listed = words("off delete stop not-need not-anymore");
+        for text in [
+            "Please don't turn the machine off yet",
+            "do not delete a.txt",
+            "don\u{2019}t stop it",
+            "never delete a.txt!",
+            "nobody should stop ahci",
+            "I need you to read a.txt",
+            "wait, dont delete it",
+            "don\u{b4}t delete it",
+            "do not edit, move or delete a.txt",
+            "no need to delete a.txt",
+            "tell me why it is slow and don't stop it",
+            "go on without stop",
+        ] {
+            assert_eq!(asks(&clauses(text), &listed), Some(false), "{text}");
+        }
+        for text in [
+            "I don't need a.txt anymore",
+            "a.txt isn't needed, delete it",
+            "no, delete it",
+            "not b.txt, delete a.txt",
+            "why don't you delete a.txt",
+            "can't you stop it?",
+            "do not read it. delete it",
+            "nobody needs it\ndelete it",
+            "don't delete a.txt but delete b.txt",
+            "don't forget to delete a.txt",
+            "not only delete a.txt but also b.txt",
+            "I don't use a.txt so delete it",
+            "if you don't mind delete a.txt",
+            "don't stop ahci - stop net",
+        ] {
+            assert_eq!(asks(&clauses(text), &listed), Some(true), "{text}");
+        }
+    }
+
+    fn tool(name: &str, required: &[&str]) -> Tool {
+        Tool {
+            name: name.into(),
+            description: String::new(),
+            parameters: serde_json::json!({ "required": required }),
+            handle: String::new(),
+            forbidden: false,
+        }
+    }
+
+    fn may_delete(said: &[&str], results: bool) -> bool {
+        let asked_with = AskedWith {
+            tools: vec![("delete_file".into(), words("delete kill out not-need"))],
+            not_names: words("a it just the file please i do dont that stupid of here"),
+        };
+        let said: Vec<String> = said.iter().map(|text| (*text).into()).collect();
+        asked_with.callable(&[tool("delete_file", &["path"])], &said, results).len() == 1
+    }
+
+    #[test]
+    fn the_latest_text_about_a_tool_decides() {
+        assert!(may_delete(&["delete a.txt", "yes, do it"], false));
+        assert!(!may_delete(&["delete a.txt", "no, don't delete it"], false));
+        assert!(may_delete(&["don't delete a.txt", "delete b.txt"], false));
+        for text in ["no, leave it", "don't do it", "keep it please"] {
+            assert!(!may_delete(&["delete a.txt", text], false), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_goes_was_named() {
+        for said in ["delete it", "Just kill it!", "please delete that stupid file", "I don't need it", "delete"] {
+            assert!(!may_delete(&[said], false), "{said}");
+            assert!(may_delete(&[said], true), "{said}");
+            assert!(may_delete(&["show me a.txt", said], false), "{said}");
+        }
+        for said in [
+            "delete a.out",
+            "delete the file notes",
+            "delete it: ./file",
+            "delete 'file'",
+            "delete the file out",
+            "kill 7",
+        ] {
+            assert!(may_delete(&[said], false), "{said}");
+        }
+        let restarts = |said: &str| {
+            AskedWith::default().callable(&[tool("restart_service", &["name"])], &[said.into()], false).len() == 1
+        };
+        assert!(!restarts("do NOT restart the web service, i am in the middle of something"));
+        for said in
+            ["do not stop web, restart it", "is web not up?", "I did not restart web", "don't forget to restart web"]
         {
-            assert!(!has_one(text, &listed), "{text}");
+            assert!(restarts(said), "{said}");
         }
+        let asked_with = AskedWith { tools: vec![("power_off".into(), words("off"))], not_names: words("turn it") };
+        assert_eq!(asked_with.callable(&[tool("power_off", &[])], &["turn it off".into()], false).len(), 1);
     }
 }

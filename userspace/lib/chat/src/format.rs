@@ -5,12 +5,14 @@ use capos_gguf::Header;
 use capos_tokenizer::Tokenizer;
 
 use crate::asked::AskedWith;
-use crate::{ChatError, Conversation, Prompt, Template, Tool};
+use crate::{ChatError, Conversation, Message, Prompt, Role, Template, Tool};
 
 /// The chat template for a file without one. Such a model continues texts, so the conversation is written as a transcript.
 const TRANSCRIPT: &str = "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n\
                           {% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}";
 
+/// The turns of a conversation that the built-in model is shown.
+const SHOWN_TURNS: usize = 2;
 /// Where an answer in a transcript ends.
 const TRANSCRIPT_STOPS: [&str; 3] = ["\nUser:", "\nTool:", "\nSystem:"];
 
@@ -69,10 +71,17 @@ impl ChatFormat {
         self.form
     }
 
-    /// The tools that the model can call in its answer to a prompt of the form [`CallForm::Lines`]: all but those that
-    /// no person asked for, by the words that the file lists ([`crate::ASKED_WITH`]).
-    pub fn callable(&self, tools: &[Tool], prompt: &Prompt, tokenizer: &Tokenizer) -> Vec<Tool> {
-        self.asked_with.callable(tools, &prompt.asked(tokenizer))
+    /// The tools that the model can call in an answer of the form [`CallForm::Lines`]: all but those that no person asked for
+    /// in the two latest turns. The file lists the words for that ([`crate::ASKED_WITH`], [`crate::NOT_NAMES`]).
+    pub fn callable(&self, tools: &[Tool], messages: &[Message]) -> Vec<Tool> {
+        let is_persons = |message: &Message| message.role == Role::User && !message.untrusted;
+        let requests = messages.iter().enumerate().rev().filter(|(_, message)| is_persons(message)).take(SHOWN_TURNS);
+        let (first, said) = requests.fold((0, Vec::new()), |(_, mut said), (at, message)| {
+            said.insert(0, message.content.clone());
+            (at, said)
+        });
+        let results = messages.iter().skip(first).any(|message| message.role == Role::Tool);
+        self.asked_with.callable(tools, &said, results)
     }
 
     /// The texts that end an answer, in addition to the model's end token.

@@ -56,12 +56,21 @@ pub struct Message {
     pub call_id: String,
     /// Of a tool: its name, if the call is written as text and so does not tell it.
     pub tool: String,
+    /// Of the user's role: whether the person did not write it, but the system or a model did. Then it asks for nothing.
+    pub untrusted: bool,
 }
 
 impl Message {
     /// A message of text.
     pub fn new(role: Role, content: &str) -> Self {
-        Self { role, content: content.into(), calls: Vec::new(), call_id: String::new(), tool: String::new() }
+        Self {
+            role,
+            content: content.into(),
+            calls: Vec::new(),
+            call_id: String::new(),
+            tool: String::new(),
+            untrusted: false,
+        }
     }
 
     /// Reads messages as they are usually written in JSON: a list of objects with `role` and `content`, `tool_calls`

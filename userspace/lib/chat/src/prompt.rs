@@ -40,17 +40,7 @@ impl Prompt {
 
     /// What people and tools say in a prompt of the built-in model, as far as the model is shown it.
     pub fn said(&self, tokenizer: &Tokenizer) -> Vec<String> {
-        self.after(&[USER, RESULT], tokenizer)
-    }
-
-    /// What people alone say in it.
-    pub(crate) fn asked(&self, tokenizer: &Tokenizer) -> Vec<String> {
-        self.after(&[USER], tokenizer)
-    }
-
-    /// The texts after some marks.
-    fn after(&self, marks: &[&str], tokenizer: &Tokenizer) -> Vec<String> {
-        let marks: Vec<_> = marks.iter().map(|mark| tokenizer.vocabulary().find(mark)).collect();
+        let marks = [USER, RESULT].map(|mark| tokenizer.vocabulary().find(mark));
         let pieces = self.pieces(tokenizer);
         let pairs = pieces.iter().zip(pieces.iter().skip(1));
         let said = pairs.filter_map(|(mark, text)| {

@@ -11,12 +11,19 @@ use llguidance::toktrie::SimpleVob;
 use serde_json::Value;
 
 use crate::grammar::{Grammar, wrong};
-use crate::said::{Repetition, Said};
+use crate::said::{Repetition, Said, Taken};
 use capos_chat::ChatError;
 use capos_chat::lines::{AS, FORBIDDEN, INVOKE, Kind, Line, NONE, SAY};
 
 /// Characters of a number, so that it means the same to every reader.
 const NUMBER_CHARACTERS: usize = 16;
+
+/// What the names of tools begin with that take something from one place to another.
+const TAKES: [&str; 3] = ["copy", "move", "rename"];
+/// Parameters of such a tool that never are the same: what is taken somewhere is not there yet.
+const DISTINCT: [&str; 2] = ["from", "to"];
+/// What tools of files have. What was said once is in one string of their calls.
+const PATH: &str = "path";
 
 /// Tokens of a vocabulary that these answers are made of.
 pub struct LineTokens {
@@ -86,6 +93,8 @@ struct LineProgram {
     begin: Vec<u32>,
     forbidden: bool,
     parameters: Vec<Member>,
+    /// Whether the strings of a call are taken from different words.
+    apart: bool,
 }
 
 /// A parameter in tokens.
@@ -94,6 +103,8 @@ struct Member {
     key: Vec<u32>,
     values: Values,
     required: bool,
+    /// Whether it is one of [`DISTINCT`].
+    distinct: bool,
 }
 
 /// Values in tokens.
@@ -124,6 +135,8 @@ pub struct LineGrammar {
     place: Place,
     /// The call that is being made.
     line: usize,
+    /// What its strings were taken from.
+    taken: Taken,
     calls: bool,
 }
 
@@ -202,6 +215,7 @@ impl LineGrammar {
             schema,
             place: Place::Text { begun: false },
             line: 0,
+            taken: Taken::default(),
             calls: false,
         };
         grammar.place = grammar.beginning();
@@ -261,6 +275,8 @@ impl LineGrammar {
                 let then = *then;
                 match state {
                     InString::Repeated(repetition) if id == tokens.quote && repetition.may_end() => {
+                        let string = repetition.take_tokens();
+                        self.take(then, &string);
                         self.go_on(Then::Value(then));
                         true
                     }
@@ -329,12 +345,13 @@ impl LineGrammar {
             Then::Text if self.schema.is_some() => Place::Schema,
             Then::Text => Place::Text { begun: false },
             Then::Arguments(line) => {
-                self.line = line;
+                (self.line, self.taken) = (line, Taken::default());
                 choice(self.members(0, true))
             }
             Then::String(then) => {
                 let free = InString::Free { escaped: false };
-                let state = self.said.as_ref().map_or(free, |said| InString::Repeated(Repetition::new(said)));
+                let repeated = |said| InString::Repeated(Repetition::new(said, &self.taken));
+                let state = self.said.as_ref().map_or(free, repeated);
                 Place::String { state, then }
             }
             Then::Number { first, whole, next } => Place::Number { number: first.into(), whole, then: next },
@@ -345,6 +362,15 @@ impl LineGrammar {
                 Place::Choice { branches, taken: 0, may_end: true }
             }
         };
+    }
+
+    /// Notes a string of the call that is being made.
+    fn take(&mut self, place: Next, string: &[u32]) {
+        let line = self.lines.get(self.line).filter(|line| line.apart);
+        let member = line.and_then(|line| line.parameters.get(place.member));
+        if let Some(said) = self.said.as_ref().filter(|_| line.is_some()) {
+            self.taken.push(said, string, member.is_some_and(|member| member.distinct));
+        }
     }
 
     /// How an answer begins.
@@ -455,12 +481,15 @@ impl LineProgram {
             begin.extend(encode(&line.name));
             begin.extend(encode("{"));
         }
+        let takes = line.name.split('_').next().is_some_and(|verb| TAKES.contains(&verb));
         let parameters = line.parameters.iter().map(|parameter| Member {
             key: [encode(&Value::from(parameter.name.as_str()).to_string()), encode(":")].concat(),
             values: Values::new(&parameter.kind, encode),
             required: parameter.required,
+            distinct: takes && DISTINCT.contains(&parameter.name.as_str()),
         });
-        Self { begin, forbidden: line.forbidden, parameters: parameters.collect() }
+        let apart = takes || line.parameters.iter().any(|parameter| parameter.name == PATH);
+        Self { begin, forbidden: line.forbidden, parameters: parameters.collect(), apart }
     }
 }
 

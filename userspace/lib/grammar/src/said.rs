@@ -1,10 +1,16 @@
-//! The texts of the conversation that strings have to repeat: each is found there, from the beginning of a word to the
-//! end of one.
+//! The texts of the conversation that strings have to repeat: each is found there, and neither begins nor ends within a
+//! word or a name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use capos_tokenizer::{Marks, Tokenizer};
+
+/// Longest text, in bytes, whose words are also found with a hyphen for the space between them: requests are short.
+const HYPHENATED: usize = 400;
+/// Characters that connect words to a name, if no space is there, and that which connects names to a path.
+const CONNECTORS: [&str; 4] = ["-", ".", "_", SLASH];
+const SLASH: &str = "/";
 
 /// Texts of people and tools, in the tokens with which JSON strings write them.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +29,17 @@ struct Run {
     tokens: Vec<u32>,
     /// The border where they end.
     end: usize,
+    /// Where the text that it is of says this: a text that is pushed in another form has the borders of the first.
+    origin: usize,
+    /// Whether it is a space.
+    is_space: bool,
+    /// Whether it is a hyphen for a space.
+    is_hyphen: bool,
+    after_hyphen: bool,
+    /// Whether it connects the words before and after it to a name or a path.
+    connects: bool,
+    /// Whether this is within a name: it neither begins nor ends here.
+    in_name: bool,
 }
 
 /// A position in the texts: a border, and how many tokens of its run were taken.
@@ -35,35 +52,55 @@ impl Said {
             [id] => Some(id),
             _ => None,
         };
-        let mut said = Self { slash: single("/"), dot: single("."), ..Self::default() };
+        let mut said = Self { slash: single(SLASH), dot: single("."), ..Self::default() };
         for text in texts {
-            said.push(&literal(text), tokenizer);
+            let (pieces, origin) = (literal(text), said.runs.len());
+            said.push(&pieces, origin, tokenizer);
+            if text.len() <= HYPHENATED && text.contains(' ') {
+                said.push(&hyphenated(&pieces), origin, tokenizer);
+            }
             if text.contains('\\') {
-                said.push(&written(text), tokenizer);
+                said.push(&written(text), said.runs.len(), tokenizer);
             }
         }
         said
     }
 
-    /// Adds a text in its pieces; a gap ends the run of each.
-    fn push(&mut self, pieces: &[Option<String>], tokenizer: &Tokenizer) {
-        let is_word = |text: &str| text.starts_with(char::is_alphanumeric);
+    /// Adds a text in its pieces; a gap ends the run of each. `origin` is the border where it is first.
+    fn push(&mut self, pieces: &[Option<String>], origin: usize, tokenizer: &Tokenizer) {
         for (at, piece) in pieces.iter().chain([&None]).enumerate() {
             let following = pieces.get(at.saturating_add(1)).and_then(Option::as_deref);
             // Vocabularies have tokens for a word with the space before it.
             let (text, borders) = match (piece.as_deref(), following) {
-                (Some(" "), Some(word)) if is_word(word) => (format!(" {word}"), 2),
+                (Some(" "), Some(word)) if is_word(Some(word)) => (format!(" {word}"), 2),
                 (piece, _) => (piece.unwrap_or_default().into(), 1),
             };
             let tokens = tokenizer.encode(&text, Marks::Foreign);
-            self.runs.push(Run { tokens, end: self.runs.len().saturating_add(borders) });
+            let before = at.checked_sub(1).and_then(|at| pieces.get(at)?.as_deref());
+            let (end, origin) = (self.runs.len().saturating_add(borders), origin.saturating_add(at));
+            let is_hyphen = piece.as_deref() == Some("-") && self.runs.get(origin).is_some_and(|first| first.is_space);
+            let is_connector = piece.as_deref().is_some_and(|piece| CONNECTORS.contains(&piece));
+            let connects = !is_hyphen && is_connector && is_word(before) && is_word(following);
+            let last = self.runs.last();
+            let in_name = connects && piece.as_deref() != Some(SLASH)
+                || last.is_some_and(|last| last.connects && last.tokens.first() != self.slash.as_ref());
+            let after_hyphen = last.is_some_and(|last| last.is_hyphen);
+            let is_space = piece.as_deref() == Some(" ");
+            self.runs.push(Run { tokens, end, origin, is_space, is_hyphen, after_hyphen, connects, in_name });
         }
     }
 
-    /// Where a repeatable string begins.
+    /// Where a repeatable string begins: not within a name, as `txt` in `todo.txt`, nor at a space.
     fn starts(&self) -> impl Iterator<Item = Place> {
         let runs = self.runs.iter().enumerate();
-        runs.filter(|(_, run)| !run.tokens.is_empty()).map(|(border, _)| (border, 0))
+        let begins =
+            |(_, run): &(usize, &Run)| !run.tokens.is_empty() && !run.in_name && !run.is_space && !run.is_hyphen;
+        runs.filter(begins).map(|(border, _)| (border, 0))
+    }
+
+    /// Whether one ends at a place: not within a name, as `client` in `client-port`.
+    fn ends(&self, (border, taken): Place) -> bool {
+        taken == 0 && self.runs.get(border).is_none_or(|run| !run.in_name && !run.after_hyphen)
     }
 
     fn token(&self, (border, taken): Place) -> Option<u32> {
@@ -72,13 +109,77 @@ impl Said {
 
     /// The places after a token, from those before it.
     fn step(&self, places: impl Iterator<Item = Place>, token: u32) -> BTreeSet<Place> {
-        let next = |(border, taken): Place| {
-            let run = self.runs.get(border)?;
-            let taken = (*run.tokens.get(taken)? == token).then_some(taken.saturating_add(1))?;
-            Some(if taken == run.tokens.len() { (run.end, 0) } else { (border, taken) })
-        };
-        places.filter_map(next).collect()
+        places.filter_map(|place| self.after(place, token)).collect()
     }
+
+    fn after(&self, (border, taken): Place, token: u32) -> Option<Place> {
+        let run = self.runs.get(border)?;
+        let taken = (*run.tokens.get(taken)? == token).then_some(taken.saturating_add(1))?;
+        Some(if taken == run.tokens.len() { (run.end, 0) } else { (border, taken) })
+    }
+
+    /// Whether a text says these tokens from a place on, and then no more of a name or a path.
+    fn says(&self, start: Place, tokens: &[u32]) -> bool {
+        let end = tokens.iter().try_fold(start, |place, token| self.after(place, *token));
+        end.is_some_and(|(border, taken)| taken == 0 && self.runs.get(border).is_none_or(|run| !run.connects))
+    }
+
+    /// Where these tokens are said, as origins.
+    fn origins(&self, tokens: &[u32]) -> BTreeSet<usize> {
+        let starts = self.starts().filter(|start| self.says(*start, tokens));
+        starts.filter_map(|(border, _)| Some(self.runs.get(border)?.origin)).collect()
+    }
+
+    /// Whether what begins at a place begins, or goes on over, one of these origins.
+    fn enters(&self, (border, taken): Place, origins: &BTreeSet<usize>) -> bool {
+        let run = self.runs.get(border).filter(|_| taken == 0);
+        run.is_some_and(|run| {
+            // A hyphen for a space has to be followed by its word.
+            let borders = if run.is_hyphen { 2 } else { run.end.saturating_sub(border) };
+            origins.range(run.origin..run.origin.saturating_add(borders)).next().is_some()
+        })
+    }
+}
+
+/// The strings that a call has so far, which keep its next ones from being taken from the same words.
+#[derive(Clone, Debug, Default)]
+pub struct Taken {
+    /// Where no string may begin, and none may go on.
+    origins: BTreeSet<usize>,
+    /// What no later string may be.
+    others: Vec<Vec<u32>>,
+}
+
+impl Taken {
+    /// A string of the call. What was said once is said for it; if it is `distinct`, no later string may be the same, however
+    /// often that was said.
+    pub fn push(&mut self, said: &Said, tokens: &[u32], distinct: bool) {
+        if distinct {
+            self.others.push(tokens.to_vec());
+        }
+        if tokens.is_empty() || said.dot.is_some_and(|dot| tokens == [dot]) {
+            return;
+        }
+        let origins = said.origins(tokens);
+        if origins.len() == 1 || distinct {
+            self.origins.extend(origins);
+        }
+    }
+}
+
+/// Whether a piece is a word.
+fn is_word(piece: Option<&str>) -> bool {
+    piece.is_some_and(|piece| piece.starts_with(char::is_alphanumeric))
+}
+
+/// The same pieces, with a hyphen for each space between two words: people say "the model loader" for `model-loader`.
+fn hyphenated(pieces: &[Option<String>]) -> Vec<Option<String>> {
+    let word_at = |at: Option<usize>| is_word(at.and_then(|at| pieces.get(at)?.as_deref()));
+    let changed = pieces.iter().enumerate().map(|(at, piece)| {
+        let is_space = piece.as_deref() == Some(" ") && word_at(at.checked_sub(1)) && word_at(at.checked_add(1));
+        if is_space { Some("-".into()) } else { piece.clone() }
+    });
+    changed.collect()
 }
 
 /// The pieces of a text as they are in a JSON string: words, and single characters.
@@ -127,7 +228,10 @@ fn pieces(
 #[derive(Clone, Debug)]
 pub struct Repetition {
     said: Arc<Said>,
-    begun: bool,
+    /// What the call's earlier strings were taken from.
+    taken: Taken,
+    /// Its tokens so far.
+    tokens: Vec<u32>,
     /// The positions in the conversation's texts where it can be.
     first: BTreeSet<Place>,
     /// The positions in the conversation's texts where its second part can be.
@@ -138,18 +242,18 @@ pub struct Repetition {
 }
 
 impl Repetition {
-    /// The beginning of a string.
-    pub fn new(said: &Arc<Said>) -> Self {
+    /// The beginning of a string of a call.
+    pub fn new(said: &Arc<Said>, taken: &Taken) -> Self {
         let (first, second) = (BTreeSet::new(), BTreeSet::new());
-        Self { said: Arc::clone(said), begun: false, first, second, joined: false, dot: false }
+        let (said, taken) = (Arc::clone(said), taken.clone());
+        Self { said, taken, tokens: Vec::new(), first, second, joined: false, dot: false }
     }
 
     /// The tokens with which it can go on.
     pub fn tokens(&self) -> impl Iterator<Item = u32> {
-        let starts = self.said.starts().filter(|_| !self.begun || self.joined);
-        let places = starts.chain(self.first.iter().copied()).chain(self.second.iter().copied());
+        let places = self.first_places().chain(self.second_places());
         let slash = self.said.slash.filter(|_| self.may_join());
-        let dot = self.said.dot.filter(|_| !self.begun);
+        let dot = self.said.dot.filter(|dot| self.may_be_dot(*dot));
         places.filter_map(|at| self.said.token(at)).chain(slash).chain(dot)
     }
 
@@ -157,21 +261,58 @@ impl Repetition {
     pub fn accept(&mut self, token: u32) -> bool {
         let said = &self.said;
         let joined = Some(token) == said.slash && self.may_join();
-        let starts = || said.starts();
-        let second = said.step(self.second.iter().copied().chain(starts().filter(|_| self.joined)), token);
-        let first = said.step(self.first.iter().copied().chain(starts().filter(|_| !self.begun)), token);
-        self.dot = !self.begun && Some(token) == said.dot;
-        (self.first, self.second, self.joined, self.begun) = (first, second, joined, true);
+        let (first, second) = (said.step(self.first_places(), token), said.step(self.second_places(), token));
+        self.dot = Some(token) == said.dot && self.may_be_dot(token);
+        (self.first, self.second, self.joined) = (first, second, joined);
+        self.tokens.push(token);
         self.dot || self.joined || !self.first.is_empty() || !self.second.is_empty()
     }
 
     /// Whether it may end here.
     pub fn may_end(&self) -> bool {
-        !self.begun || self.dot || self.first.iter().chain(&self.second).any(|(_, taken)| *taken == 0)
+        let ends = || self.first.iter().chain(&self.second).any(|place| self.said.ends(*place));
+        self.tokens.is_empty() || self.dot || ends()
     }
 
+    /// Its tokens, as it ends.
+    pub fn take_tokens(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.tokens)
+    }
+
+    /// Where its first part can go on.
+    fn first_places(&self) -> impl Iterator<Item = Place> {
+        let starts = self.tokens.is_empty().then(|| self.said.starts());
+        let places = starts.into_iter().flatten().chain(self.first.iter().copied());
+        places.filter(|place| !self.said.enters(*place, &self.taken.origins))
+    }
+
+    /// Where its second part can. It may be taken from what was said for another string.
+    fn second_places(&self) -> impl Iterator<Item = Place> {
+        let before = self.tokens.split_last().filter(|_| self.joined).map(|(_, before)| before);
+        let starts = before.map(|before| self.second_starts(before));
+        starts.into_iter().flatten().chain(self.second.iter().copied())
+    }
+
+    /// Where a second part begins after a first one. It does not repeat that, and makes no string of what must be another.
+    fn second_starts(&self, first: &[u32]) -> impl Iterator<Item = Place> {
+        let rests = self.taken.others.iter().filter_map(move |other| {
+            let (slash, rest) = other.strip_prefix(first)?.split_first()?;
+            (Some(*slash) == self.said.slash).then_some(rest)
+        });
+        let others: Vec<&[u32]> = rests.collect();
+        self.said.starts().filter(move |start| {
+            !self.said.says(*start, first) && !others.iter().any(|rest| self.said.says(*start, rest))
+        })
+    }
+
+    fn may_be_dot(&self, dot: u32) -> bool {
+        self.tokens.is_empty() && !self.taken.others.iter().any(|other| *other == [dot])
+    }
+
+    /// Whether its first part may end, and something is said that can be its second.
     fn may_join(&self) -> bool {
-        self.first.iter().any(|(_, taken)| *taken == 0)
+        let ends = self.first.iter().any(|place| self.said.ends(*place));
+        ends && self.second_starts(&self.tokens).next().is_some()
     }
 }
 

@@ -85,7 +85,7 @@ impl<'m> Assistant<'m> {
         }
         let repeats = form == Some(CallForm::Lines) && request.grammar == Grammar::Repetition;
         let said = repeats.then(|| prompt.said(model.tokenizer()));
-        let callable = repeats.then(|| model.format().callable(&request.tools, prompt, model.tokenizer()));
+        let callable = repeats.then(|| model.format().callable(&request.tools, &request.messages));
         let tools = callable.as_deref().unwrap_or(&request.tools);
         let rules = Rules { form, tools, schema, said: said.as_deref() };
         Ok(model.grammars()?.answer(model.tokenizer(), rules)?)

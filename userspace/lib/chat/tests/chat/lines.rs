@@ -196,7 +196,7 @@ fn strings_repeat_what_was_said() {
         "notes/plants.txt",
         "plants.txt",
         "notes",
-        "txt of \\\"Zoë\\\" say",
+        "plants.txt of \\\"Zoë\\\" say",
         "?",
         "",
         ".",
@@ -209,8 +209,21 @@ fn strings_repeat_what_was_said() {
     ] {
         assert!(takes(value), "{value}");
     }
-    for value in ["plant", "otes", "docs/", "/docs", "docs/x", "notes plants", "..", "x", "docs/line/b", "Ax", "a\\\\b"]
-    {
+    for value in [
+        "plants",
+        "txt",
+        "plant",
+        "otes",
+        "docs/",
+        "/docs",
+        "docs/x",
+        "notes plants",
+        "..",
+        "x",
+        "docs/line/b",
+        "Ax",
+        "a\\\\b",
+    ] {
         assert!(!takes(value), "{value}");
     }
     // Where nothing was said, not much is left.
@@ -229,9 +242,10 @@ fn strings_repeat_words_with_the_spaces_before_them() {
     for (value, right) in [
         ("my notes.txt", true),
         ("notes.txt", true),
-        ("into my notes", true),
+        ("into my notes.txt", true),
+        ("into my notes", false),
         ("7  pens", true),
-        ("my/notes", true),
+        ("my/notes.txt", true),
         ("notes my", false),
         ("mynotes", false),
         ("7 pens", false),

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use capos_chat::{Message, Role, Tool};
 use capos_engine::Sampling;
 use capos_inference::Request;
+use capos_schema::authority::Provenance;
 use capos_schema::cap::CallError;
 use capos_schema::models::{self, ChatMessage, InferenceRequest, PermissionMode, ToolCall, ToolDescriptor};
 use serde_json::Value;
@@ -52,6 +53,7 @@ fn message(message: &ChatMessage) -> Message {
     Message {
         calls: message.tool_calls.iter().map(call).collect(),
         call_id: message.tool_call_id.clone(),
+        untrusted: message.provenance == Provenance::Untrusted,
         ..Message::new(role, &message.content)
     }
 }

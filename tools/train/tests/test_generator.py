@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import unittest
 
 from capos_model import render, scores
@@ -64,12 +65,25 @@ class Phrasings(unittest.TestCase):
             found = phrasing.careless('what is the text of the file {path}, and "{text}"', chance)
             self.assertTrue(found.endswith('{path}, and "{text}"'), found)
 
+    def test_a_hurry_shortens_whole_words(self):
+        chance = random.Random(4)
+        found = {phrasing.careless("it isn't what I wouldn't do", chance) for _ in range(300)}
+        self.assertFalse([sentence for sentence in found if "'sn't" in sentence or "'dn't" in sentence])
+
     def test_patterns_name_scenes_and_answers_that_there_are(self):
         for sections in (CHAINS, FOLLOWUPS):
             for pattern in sections[TRAIN] + sections[ROWS] + sections[HELD_OUT]:
                 self.assertIn(dict(pattern.arguments)["scene"], scenes.SCENES)
-        for pattern in CHAT[TRAIN] + CHAT[HELD_OUT]:
+        for pattern in CHAT[TRAIN] + CHAT[ROWS] + CHAT[HELD_OUT]:
             self.assertIn(dict(pattern.arguments)["answer"], [*answers.CHAT, "able"])
+
+    def test_sentences_have_the_values_of_their_arguments(self):
+        """Two arrows in a line once made the second sentence an argument."""
+        for name in sorted(file.stem for file in phrasing.FOLDER.glob("*.txt") if file.stem != "synonyms"):
+            for pattern in [pattern for patterns in phrasing.read(name).values() for pattern in patterns]:
+                given = "; ".join(str(part) for pair in pattern.arguments for part in pair)
+                self.assertNotIn(" => ", given, pattern.text)
+                self.assertLessEqual(set(re.findall(r"{(\w+)}", given)), set(pattern.slots()), pattern.text)
 
     def test_patterns_are_read_with_their_arguments(self):
         text = "[train]\n# a remark\n(a|b) {x} [c] => n={x}; m=5; l=[{x},{y}]; s=t {x}; b=true\n[held out]\nd {y}\n"

@@ -11,6 +11,8 @@ CHAT = {
     "thanks": "You are welcome.",
     "who": "I am the small built-in model of capOS. I choose tools; I am no good at conversation.",
     "bye": "Goodbye. /exit ends the session.",
+    "which": "Which one? Say its name, please.",
+    "kept": "I leave it as it is.",
 }
 
 # Things of a list that an answer names.

@@ -484,8 +484,12 @@ class Generator:
         messages = [user(text), invoke(call), result(failure), say(answers.to_result(failure))]
         return Conversation("error", tools, messages, own)
 
+    def _chat_pattern(self):
+        """Small talk, or a request that must not be done."""
+        return self._pattern(CHAT)
+
     def _chat(self):
-        text, _, arguments = self._sentence(self._pattern(CHAT))
+        text, _, arguments = self._sentence(self._chat_pattern())
         own = not self._generic()
         tools = self._own_set() if own else self._generic_set([])
         tools = self._some_forbidden(self._none_at_times(tools))

@@ -7,7 +7,7 @@ each other.
 import re
 
 from . import own_tools, phrasing, strangers
-from .generator import JOINTS, OPEN, Generator, forbid
+from .generator import CHAT, JOINTS, OPEN, Generator, forbid
 from .phrasing import ROWS, TRAIN
 from .typed import Typed, TypedMachine
 from .values import SERVICES
@@ -27,7 +27,7 @@ CLASSES = {
     "forbidden": 16,
     "denied": 4,
     "error": 5,
-    "chat": 9,
+    "chat": 12,
 }
 
 
@@ -47,6 +47,10 @@ PROFILES = {"operator": 4, "guest": 1, "anonymous": 1}
 
 # What requests name that are about this machine.
 NAMED = {"path", "path1", "path2", "folder", "service", "program"}
+
+
+# Answers to requests that name nothing, and to those that forbid something.
+UNDONE = {"which", "kept"}
 
 
 # What stands between a question and another request, and around two requests in an order.
@@ -248,6 +252,13 @@ class GroupGenerator(Generator):
         found = self._patterns(OPEN)
         if self.values.chance(0.5):
             found = [pattern for pattern in found if not NAMED.isdisjoint(pattern.slots())]
+        return self._one_of(found)
+
+    def _chat_pattern(self):
+        """Half of them name nothing, or forbid something: what a network without them takes for a request."""
+        found = self._patterns(CHAT)
+        if self.values.chance(0.5):
+            found = [pattern for pattern in found if dict(pattern.arguments)["answer"] in UNDONE]
         return self._one_of(found)
 
     def _absent(self):

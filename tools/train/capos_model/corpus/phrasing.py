@@ -50,7 +50,8 @@ _NO_ORDER_ROWS = _NO_ORDER | set("""
     reminder memo text line content message entry shopping size: size, bytes log? up? undo back second last 2nd 1st other rest
     others failed broken syslog uptime log: status: empty worked into newest top away useless rubbish fine, okay, hm, fine okay
     things stuff somewhere without with for under at new in on so but until nobody people hello done ok, good, no, yes,
-    oops, wait, sorry, ah, oh, hm, right, great, thanks, perfect, again, errors, status size date details pls plz please,
+    oops, wait, sorry, ah, oh, hm, right, great, thanks, perfect, again, errors, don't dont do never off down be careful, forget leave keep whatever
+    maybe yesterday honestly you're we're from of inside over while whether everybody have hello, well, so, status size date details pls plz please,
     """.split())
 
 
@@ -207,7 +208,7 @@ def careless(sentence, random):
     word, or with two letters exchanged."""
     if random.random() < 0.3:
         for long, short in _SHORT.items():
-            sentence = sentence.replace(long, short)
+            sentence = re.sub(rf"\b{re.escape(long)}\b", short, sentence)
     words = sentence.split(" ")
     if random.random() < 0.06:
         small = [at for at, word in enumerate(words) if word in _SMALL]

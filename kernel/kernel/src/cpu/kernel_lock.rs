@@ -130,7 +130,8 @@ impl Exclusive {
     }
 }
 
-impl ExclusiveGuard for Exclusive {}
+// SAFETY: only this module makes guards, where the lock was acquired, or its caller vouches for that (`Exclusive::assume`).
+unsafe impl ExclusiveGuard for Exclusive {}
 
 /// The guard of this processor, which holds the lock: the tests of the kernel call functions of several layers in turn, and have no
 /// event that a guard could be passed along.

@@ -12,8 +12,11 @@ use super::kernel_space;
 use crate::arch::percpu::PerCpu;
 use crate::arch::processors::{self, Request};
 
-/// What shows that the kernel lock is held exclusively. The lock belongs to a later layer, whose guard is the only type that has this.
-pub trait ExclusiveGuard {}
+/// What shows that the kernel lock is held exclusively. The lock belongs to a later layer.
+///
+/// # Safety
+/// A value of the type exists only while its processor holds the lock exclusively.
+pub unsafe trait ExclusiveGuard {}
 
 /// With more pages to forget, a processor forgets them all.
 const FEW: u64 = 32;

@@ -163,10 +163,10 @@ fn send_caps(
     Ok(())
 }
 
-/// Why a call fails whose capabilities could not be handed over. That the caller's capability is gone, or derives from one that is being
-/// revoked, is the caller's matter: it is told so. Otherwise the receiver has no room now.
-fn not_handed_over(status: Status) -> Refusal {
-    Refusal::Status(if status == Status::StaleCapability { status } else { Status::Overloaded })
+/// A call fails whose capabilities could not be handed over. The receiver has no room, there is no memory, or a capability is being
+/// revoked, or could be. All of that may be over soon. Programs take [`Status::StaleCapability`] for the end of the server.
+fn not_handed_over(_: Status) -> Refusal {
+    Refusal::Status(Status::Overloaded)
 }
 
 /// Lets a receiver that a call could not use wait on where it was.

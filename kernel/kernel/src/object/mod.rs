@@ -4,8 +4,8 @@
 //!
 //! | function | what it does | who calls it |
 //! |---|---|---|
-//! | `Process::take` | takes a capability out of its table, to be put elsewhere; what is in flight through it stays revocable | moves in messages, the answer that uses up a Reply, `Process::release` |
-//! | `Process::release` | takes one out and discards it; what derives from it lives on | RELEASE, and messages that cannot be delivered |
+//! | `Process::take` | takes a capability out of its table, to be put elsewhere; what is in flight through it stays revocable | moves in messages, the answer that uses up a Reply, a delivery that failed, `Process::release` |
+//! | `Process::release` | takes one out and discards it; what derives from it lives on | RELEASE, and messages and results that cannot be delivered |
 //! | `Process::lose` | takes one out and ends what is in flight through it | revocation (`derivation::revoke`) |
 //! | `Process::give_up` | takes all out and discards them, in steps | the end of a process, once it has nothing in flight |
 //! | `process::discard` | ends a capability that was taken out: its node goes, and its object is told by `Object::leave_slot` | `Process::release`, `Process::give_up`, `transfer::consume` |
@@ -22,7 +22,7 @@
 //! | `Endpoint::let_go` | after the last slot that can receive: closes the endpoint, in steps if many wait | `Object::leave_slot` |
 //! | `Process::let_go` | after the last slot: dooms a process without threads | `Object::leave_slot` |
 //! | `Account::leave_slot` | after the last slot: retires the account, which becomes one with its parent | `Object::leave_slot`; the end of a process retires its account itself |
-//! | `Process::doom` | stops all threads for good, and queues the process to be ended | EXIT, kill, faults, limits, the end of a process above |
+//! | `Process::doom` | stops all threads for good, and queues the process to be ended | EXIT, kill, faults, limits, corrupt rings, the end of a process above, `Process::let_go` |
 //! | `Process::end`, `Thread::end_alone`, `Endpoint::close` | give back what it had and tell who waits, in steps | the reaper (`events::reap`) |
 //!
 //! Apart from these, `KeyedList::let_go` frees the place of a list's element that was taken, and `cache::let_go` frees frames that are held

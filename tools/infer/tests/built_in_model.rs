@@ -218,6 +218,7 @@ fn a_call_does_not_take_the_same_words_twice() {
         ("cp todo.txt todo.bak", "todo.txt", "todo.bak"),
         ("copy todo.txt into archive", "todo.txt", "archive/todo.txt"),
         ("rename notes to notes-old", "notes", "notes-old"),
+        ("rename notes to notes(1)", "notes", "notes(1)"),
         ("cp todo.txt todo.bak and rm todo.txt", "todo.txt", "todo.bak"),
     ] {
         assert!(copy(said, from, to), "{said}");

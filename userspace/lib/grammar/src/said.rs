@@ -9,7 +9,7 @@ use capos_tokenizer::{Marks, Tokenizer};
 /// Longest text, in bytes, whose words are also found with a hyphen for the space between them: requests are short.
 const HYPHENATED: usize = 400;
 /// Characters that connect words to a name, if no space is there, and that which connects names to a path.
-const CONNECTORS: [&str; 4] = ["-", ".", "_", SLASH];
+const CONNECTORS: [&str; 5] = ["-", ".", "_", "(", SLASH];
 const SLASH: &str = "/";
 
 /// Texts of people and tools, in the tokens with which JSON strings write them.

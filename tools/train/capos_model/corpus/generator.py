@@ -330,6 +330,8 @@ class Generator:
         text, call = self._own_request(first)
         while scene in scenes.LOGGED and "service" not in call.arguments:
             text, call = self._own_request(first)
+        while scene in scenes.INTO and call.arguments.get("path") == ".":
+            text, call = self._own_request(first)
         found = self._followed(first, call)
         while scene in scenes.PICKED and not scenes.picked(found, scenes.PICKED[scene]):
             text, call = self._own_request(first)

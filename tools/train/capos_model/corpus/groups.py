@@ -190,10 +190,11 @@ class GroupGenerator(Generator):
         return self._any_of([other for other in self._asked[0] if other != name])
 
     def _said(self, text, values):
-        """Small numbers may be words, and the dash in a service's name a space."""
+        """Small numbers may be words, and the dash in a service's name a space. A program's arguments are copied."""
         for slot, value in values.items():
             kind = slot.rstrip("0123456789")
-            if kind in ("max", "number") and value in NUMBERS and self.values.chance(0.5):
+            is_number = kind in ("max", "number") and "program" not in values
+            if is_number and value in NUMBERS and self.values.chance(0.5):
                 text = re.sub(rf"(?<![\w./-]){value}(?![\w./-])", NUMBERS[value], text)
             elif kind == "service" and "-" in str(value) and value in SERVICES and self.values.chance(0.25):
                 text = text.replace(value, value.replace("-", " "))

@@ -553,6 +553,9 @@ SCENES = {
     "log_now": _steps(("read_log", {})),
 }
 
+# Scenes in which a file goes into the folder of the turn before: another one than that in which it is.
+INTO = {"move_into_it", "copy_into_it"}
+
 # Scenes whose calls are made side by side.
 PARALLEL = {"read_two", "read_three", "status_two", "info_two", "list_two", "make_two", "delete_two", "delete_three"}
 PARALLEL |= {"move_two", "copy_two", "restart_two", "stop_two", "write_two", "run_two", "log_two"}

@@ -14,7 +14,7 @@ use crate::object::memory::user_memory::{self, CopyFailure};
 use crate::object::operation::{Call, Kind, OperationRef, Outcome, Ticket};
 use crate::object::process::Process;
 use crate::object::reply::Caller;
-use crate::object::thread::Thread;
+use crate::object::thread::{State, Thread};
 use crate::object::transfer::{self, Refusal};
 
 /// How a delivery went.
@@ -72,7 +72,9 @@ pub fn deliver(
     call: &Call,
     receiver: &OperationRef,
 ) -> Delivery {
-    let Some((buffer, accepted)) = receiver.thread.peek_receive(receiver.ticket) else {
+    // A thread that has been ended takes no call, also before the step that ends its receives: the call is the next one's.
+    let peeked = receiver.thread.peek_receive(receiver.ticket).filter(|_| receiver.thread.state() != State::Dead);
+    let Some((buffer, accepted)) = peeked else {
         return Delivery::ReceiverFails(Status::Cancelled);
     };
     let server = &receiver.thread.process;

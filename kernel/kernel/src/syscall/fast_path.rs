@@ -30,7 +30,7 @@ use crate::object::operation::{Call, Kind, OperationRef, Outcome};
 use crate::object::process::Process;
 use crate::object::reply::Reply;
 use crate::object::ring::Corrupt;
-use crate::object::thread::{Awake, Inner, Thread};
+use crate::object::thread::{Awake, Inner, State, Thread};
 use crate::syscall::admission;
 use crate::syscall::kernel_call;
 use crate::syscall::methods::answers_with_numbers;
@@ -197,7 +197,7 @@ fn call<'a>(
     let mut waiting = client.endpoint.try_lock()?;
     let receiver = waiting.receivers.front()?;
     let (ticket, server) = (receiver.ticket, &receiver.thread.process);
-    if Arc::ptr_eq(server, process) {
+    if Arc::ptr_eq(server, process) || receiver.thread.state() == State::Dead {
         return None;
     }
     let mut theirs = receiver.thread.try_lock()?;

@@ -1,5 +1,6 @@
 //! Tests of calls: delivery, answers, capabilities in messages, cancellation, bad pointers.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -20,6 +21,7 @@ use crate::object::derivation;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::memory::MemoryObject;
 use crate::object::notification::Notification;
+use crate::object::process::{Cause, End};
 
 pub const INTERFACE: u64 = 77;
 const BADGE: u64 = 5;
@@ -379,6 +381,17 @@ pub fn calls_always_end(account: &Arc<Account>) {
     assert_eq!(ended.len(), 2, "{ended:?}");
     assert!(ended.iter().all(|done| done.status == status(Status::Disconnected)));
     assert_eq!(client.once(call(cap)).status, status(Status::Disconnected));
+
+    // A server that was killed takes no call, also before the first step of its end: the next instance gets it.
+    let mut pair = self::pair(account);
+    let mut next = Actor::new(account, "next");
+    let endpoint = next.give(pair.server.process.get(pair.endpoint).unwrap().object);
+    assert!(pair.server.run(1, receive(pair.endpoint)).is_empty());
+    pair.server.process.doom(&mut alone(), End { cause: Cause::Killed, code: 0, report: String::new() });
+    assert!(pair.client.run(2, call(pair.cap)).is_empty(), "it waits");
+    assert_eq!(next.run(3, receive(endpoint)).len(), 1);
+    settle();
+    assert!(pair.client.completions().is_empty(), "it was delivered");
 }
 
 /// Copies derive, moves move, and none arrives where one is refused.

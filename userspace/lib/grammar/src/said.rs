@@ -130,7 +130,7 @@ impl Said {
         starts.filter_map(|(border, _)| Some(self.runs.get(border)?.origin)).collect()
     }
 
-    /// Whether what begins at a place begins, or goes on over, one of these origins.
+    /// Whether what begins at a place begins at one of these origins, or crosses one.
     fn enters(&self, (border, taken): Place, origins: &BTreeSet<usize>) -> bool {
         let run = self.runs.get(border).filter(|_| taken == 0);
         run.is_some_and(|run| {

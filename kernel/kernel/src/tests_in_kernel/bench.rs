@@ -85,7 +85,7 @@ impl Actor {
         Self { process, thread, ring, owner, layout, submitted: 0, read: 0 }
     }
 
-    /// Writes into its memory as the process itself would. The kernel lock stays shared where it is, except for a page that several processes share.
+    /// Writes into its memory as the process itself would. The kernel lock stays shared where it is, except for a page that a copy shares.
     pub fn write(&self, address: u64, bytes: &[u8]) {
         let space = &self.process.space;
         space.write_unshared(address, bytes).or_else(|_| space.write(&mut alone(), address, bytes)).unwrap();

@@ -1,5 +1,6 @@
 //! The person's word: consent and step-up.
 
+mod choice;
 mod limits;
 mod shown;
 
@@ -20,6 +21,7 @@ use capos_schema::reflection;
 use capos_schema::terminal::{LineEnd, Style};
 use capos_terminal::{count_spaces, escape_json, quote, wrap};
 
+use self::choice::{Choice, allow};
 use crate::changed_row;
 use crate::command::setup;
 use crate::console::Runner;
@@ -294,7 +296,7 @@ fn foreign(told: usize, read: usize) -> Option<&'static str> {
     match told {
         _ if read <= told => None,
         0 => Some("The model has read files, logs or output that others may have written."),
-        _ => Some("Since the last question it has read more that others may have written."),
+        _ => Some("Since the last question the model has read more text that others may have written."),
     }
 }
 
@@ -350,32 +352,6 @@ fn selector(ask: &Ask<'_>) -> Option<(Pattern, String)> {
     may_stand(category(&tool.category)).then_some((kind, argument))
 }
 
-/// What a person may answer to a question about a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Choice {
-    Reach(Span),
-    Pattern,
-    No,
-}
-
-impl Choice {
-    /// Reads an answer. Everything that is no other is no, Enter alone included.
-    fn of(line: &str, has_pattern: bool) -> Self {
-        match line.trim().to_lowercase().as_str() {
-            "y" | "yes" => Self::Reach(Span::Once),
-            "t" | "turn" => Self::Reach(Span::Turn),
-            "s" | "session" => Self::Reach(Span::Session),
-            "p" if has_pattern => Self::Pattern,
-            _ => Self::No,
-        }
-    }
-}
-
-/// The question, with the letters that answer it.
-fn allow(has_pattern: bool) -> &'static str {
-    if has_pattern { "Allow this call? [y/t/s/p/N] " } else { "Allow this call? [y/t/s/N] " }
-}
-
 /// Asks whether a call may run, and how far that consent reaches.
 ///
 /// # Errors
@@ -389,10 +365,21 @@ pub async fn consent(runner: &Runner, ask: &Ask<'_>) -> Result<ConsentReach, Rep
     };
     let answers = format!("y: once, t: again this turn, s: this session{pattern}, Enter: no");
     let last = Last::Question(&answers, allow(selector.is_some()));
-    let asked = Questions::of(runner).ask_about(ask, ASKS, Style::Plain, &last).await;
-    let choice = match &asked {
-        Ok((line, LineEnd::Entered)) => Choice::of(line, selector.is_some()),
-        _ => Choice::No,
+    let mut asked = Questions::of(runner).ask_about(ask, ASKS, Style::Plain, &last).await;
+    let choice = loop {
+        let line = match &asked {
+            Ok((line, LineEnd::Entered)) => line,
+            _ => break Choice::No,
+        };
+        match Choice::of(line, selector.is_some()) {
+            // The person may not have seen the question, and typed the next request.
+            Choice::Unclear => {
+                let told = format!("{LEAD}{} is no answer. {answers}\n", in_quotes(line.trim(), NAMED));
+                let held = runner.screen.hold_for_question().await;
+                asked = held.ask(&[(Style::Plain, &told)], allow(selector.is_some())).await;
+            }
+            choice => break choice,
+        }
     };
     match (choice, selector) {
         (Choice::Reach(span), _) => Ok(ConsentReach { span, pattern: String::new() }),
@@ -400,7 +387,7 @@ pub async fn consent(runner: &Runner, ask: &Ask<'_>) -> Result<ConsentReach, Rep
             Questions::of(runner).directory(&ask.tool.descriptor.name, &path).await
         }
         (Choice::Pattern, Some((Pattern::Same, pattern))) => Ok(ConsentReach { span: Span::Session, pattern }),
-        (Choice::Pattern | Choice::No, _) => Err(refused(asked)),
+        (Choice::Pattern | Choice::No | Choice::Unclear, _) => Err(refused(asked)),
     }
 }
 
@@ -553,37 +540,6 @@ mod tests {
         assert!(foreign(1, 3).is_some_and(|note| note.contains("has read more")));
         // Another conversation begins without.
         assert_eq!(foreign(3, 0), None);
-    }
-
-    #[test]
-    fn only_a_clear_answer_allows_a_call() {
-        let reach = Choice::Reach;
-        for (line, choice) in [
-            ("y", reach(Span::Once)),
-            (" YES ", reach(Span::Once)),
-            ("t", reach(Span::Turn)),
-            ("Turn", reach(Span::Turn)),
-            ("s", reach(Span::Session)),
-            ("session", reach(Span::Session)),
-            ("p", Choice::Pattern),
-            ("", Choice::No),
-            ("n", Choice::No),
-            ("yy", Choice::No),
-            ("yes please", Choice::No),
-            ("\u{443}", Choice::No),
-            ("always", Choice::No),
-        ] {
-            assert_eq!(Choice::of(line, true), choice, "{line:?}");
-        }
-        assert_eq!(Choice::of("p", false), Choice::No);
-        // The question has each letter that is no "no", and no other.
-        for has_pattern in [false, true] {
-            let letters = allow(has_pattern).split_once('[').unwrap().1.split_once(']').unwrap().0;
-            for letter in ["y", "t", "s", "p"] {
-                let is_answer = Choice::of(letter, has_pattern) != Choice::No;
-                assert_eq!(letters.split('/').any(|offered| offered == letter), is_answer, "{letter} of {letters}");
-            }
-        }
     }
 
     #[test]

@@ -14,8 +14,8 @@ const ANSWERS: [&str; 7] = [
     "key enter\n",
     "line \"n\"\n",
     "line \"no\"\n",
-    "line \"ok\"\n",
-    "line \"yes, but not this\"\n",
+    "line \"ok\"\nexpect \"is no answer\"\nexpect \"[y/t/s/\"\nexpect \"N] \"\nkey enter\n",
+    "line \"yes, but not this\"\nexpect \"is no answer\"\nexpect \"[y/t/s/\"\nexpect \"N] \"\nline \"no\"\n",
     "key ctrl-d\n",
     PASTED,
 ];
@@ -29,6 +29,8 @@ pub const IN_LOG: &str = "GOAL-in-log.gguf";
 /// The text of the person's question for consent, up to where it differs between tools, and for the passphrase.
 const CONSENT: &str = "Allow this call? [y/t/s/";
 const CONSENT_END: &str = "N] ";
+/// What expects it once more.
+const CONSENT_AGAIN: &str = "expect \"[y/t/s/\"";
 const PASSPHRASE: &str = "Passphrase to allow this call once (Enter: reject): ";
 /// Of the person, by `terminal.txt` of the scenario.
 const SECRET: &str = "correct horse";
@@ -88,7 +90,8 @@ impl Generated {
             Asked::Passphrase => (PASSPHRASE, "key enter\n", "stepUpFailed", "stepUpFailed"),
         };
         self.question(tool, goal.asked, prompt);
-        self.consents += usize::from(answer == PASTED);
+        // Behind what is no answer, the question stands again.
+        self.consents += usize::from(answer.contains(CONSENT_AGAIN));
         self.terminal.push_str(answer);
         self.call(id, tool, Some(decision), outcome);
     }

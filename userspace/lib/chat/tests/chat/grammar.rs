@@ -24,7 +24,7 @@ fn grammar_of(
     tools: &[Tool],
     schema: Option<&Value>,
 ) -> Result<Option<Grammar>, ChatError> {
-    grammars.answer(tokenizer, Rules { form, tools, schema, said: None })
+    grammars.answer(tokenizer, Rules { form, tools, schema, ..Rules::default() })
 }
 
 /// Whether an answer may be said, and end where it does.
@@ -568,7 +568,11 @@ proptest! {
         let calls = calls_in(form, &tools, &text);
         prop_assert!(!calls.is_empty(), "{}", text);
         for (name, arguments) in calls {
-            prop_assert!(is_valid(&name, &serde_json::from_str(&arguments).unwrap()), "{}", text);
+            match serde_json::from_str(&arguments) {
+                Ok(arguments) => prop_assert!(is_valid(&name, &arguments), "{}", text),
+                // Schemas do not bound the exponent of a number, and 1e999 is none of 64 bits: who reads the call says so.
+                Err(why) => prop_assert!(why.to_string().starts_with("number out of range"), "{}: {}", why, text),
+            }
         }
     }
 }

@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use capos_chat::lines::Line;
 use capos_chat::{
-    ASKED_WITH, AnswerReader, CallForm, ChatFormat, Conversation, Decision, Delta, Message, NOT_NAMES, Role, Template,
-    Tool,
+    ASKED_WITH, AnswerReader, CallForm, ChatFormat, Conversation, Decision, Delta, FUNCTION_WORDS, Message, NOT_NAMES,
+    Role, Template, Tool,
 };
 use capos_gguf::Header;
 use capos_grammar::{Grammars, Rules};
@@ -139,13 +140,13 @@ fn answers_are_taken_and_read_as_the_model_is_trained_on_them() {
     let tokenizer = Tokenizer::new(&Header::parse(&file, file.len() as u64).unwrap()).unwrap();
     let source = std::fs::read_to_string(train().join("template.jinja")).unwrap();
     let (template, grammars) = (Template::new(&source, &tokenizer).unwrap(), Grammars::new(&tokenizer).unwrap());
-    let (form, mut count) = (CallForm::of(&source), 0);
+    let (form, function_words, mut count) = (CallForm::of(&source), words("function_words"), 0);
     for line in std::fs::read_to_string(&answers).unwrap().lines() {
         let case: Value = serde_json::from_str(line).unwrap();
         let (messages, tools) = (Message::list(&case["messages"]).unwrap(), Tool::list(&case["tools"]).unwrap());
         let conversation = Conversation { messages: &messages, tools: &tools, answer: true, now: None };
         let said = template.render(&conversation).unwrap().said(&tokenizer);
-        let rules = Rules { form, tools: &tools, said: Some(&said), schema: None };
+        let rules = Rules { form, tools: &tools, said: Some(&said), function_words: &function_words, schema: None };
         let mut grammar = grammars.answer(&tokenizer, rules).unwrap().unwrap();
         let mut reader = AnswerReader::new(&tokenizer, form, &tools, &[]);
         let (text, mut deltas) = (case["text"].as_str().unwrap(), Vec::new());
@@ -203,7 +204,8 @@ fn a_call_does_not_take_the_same_words_twice() {
     ];
     let tools = Tool::list(&Value::from(tools.to_vec())).unwrap();
     let permits = |said: &str, name: &str, arguments: &str| {
-        let rules = Rules { form: CallForm::of(&source), tools: &tools, said: Some(&[said.into()]), schema: None };
+        let rules =
+            Rules { form: CallForm::of(&source), tools: &tools, said: Some(&[said.into()]), ..Rules::default() };
         let mut grammar = grammars.answer(&tokenizer, rules).unwrap().unwrap();
         let answer = format!("<|invoke|>{name}<|as|>{name}{arguments}");
         tokenizer.encode(&answer, Marks::All).into_iter().all(|id| {
@@ -381,6 +383,64 @@ fn a_conversation_is_answered() {
     assert!(seen.contains("toolCalls") && seen.contains("stop"), "{seen:?}");
 }
 
+/// A small model takes a word of a sentence for a name: "it is necessary that ldap makes a restart" for a service `a`.
+#[test]
+fn a_function_word_alone_is_no_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = std::fs::read(vocabulary(folder.path())).unwrap();
+    let tokenizer = Tokenizer::new(&Header::parse(&file, file.len() as u64).unwrap()).unwrap();
+    let (grammars, function_words) = (Grammars::new(&tokenizer).unwrap(), words("function_words"));
+    let source = std::fs::read_to_string(train().join("template.jinja")).unwrap();
+    let tools: Value =
+        serde_json::from_str(&std::fs::read_to_string(train().join("data/tools.json")).unwrap()).unwrap();
+    let tools = Tool::list(&tools["operator"]).unwrap();
+    let permits = |said: &str, name: &str, arguments: Value| {
+        let head = Line::of(tools.iter().find(|tool| tool.name == name).unwrap()).head;
+        let said = [said.to_string()];
+        let rules = Rules {
+            form: CallForm::of(&source),
+            tools: &tools,
+            said: Some(&said),
+            function_words: &function_words,
+            schema: None,
+        };
+        let mut grammar = grammars.answer(&tokenizer, rules).unwrap().unwrap();
+        tokenizer.encode(&format!("<|invoke|>{head}<|as|>{name}{arguments}"), Marks::All).into_iter().all(|id| {
+            let allowed = grammar.allowed().unwrap().contains(id);
+            allowed && grammar.accept(id).is_ok()
+        })
+    };
+    let restart = |said: &str, name: &str| permits(said, "restart_service", json!({ "name": name }));
+    let list = |said: &str, path: &str| permits(said, "list_directory", json!({ "path": path }));
+    assert!(restart("it is necessary that service ldap makes a restart", "ldap"));
+    assert!(!restart("it is necessary that service ldap makes a restart", "a"));
+    assert!(
+        restart("restart the model loader", "model-loader") && !restart("restart the model loader", "the-model-loader")
+    );
+    assert!(!list("Show me that", "that") && !list("go INTO it", "INTO") && !list("what is in my photos", "in/photos"));
+    assert!(!list("what is in my photos", "photos/my"));
+    // As a part of a name it is one, and so it is in quotes, or if the sentence says so.
+    for (said, path) in [
+        ("list my photos", "my photos"),
+        ("list what/is", "what/is"),
+        ("list what/is", "what"),
+        ("list is-it", "is-it"),
+        ("list the folder 'is'", "is"),
+        ("list \"is\"", "is"),
+        ("list the folder called is", "is"),
+        ("list old", "old"),
+        ("what is in my photos", "my photos"),
+    ] {
+        assert!(list(said, path), "{said}");
+    }
+    // "It" is not all that the person has.
+    let delete = |path: &str| permits("delete it, and all in old", "delete_file", json!({ "path": path }));
+    assert!(!delete(".") && delete("old") && list("list it", "."));
+    // A text and a pattern can be any word.
+    assert!(permits("write yes to a.txt", "write_file", json!({ "path": "a.txt", "text": "yes" })));
+    assert!(permits("find files with the in their name", "find_files", json!({ "name": "the", "path": "." })));
+}
+
 /// A small model takes "could you please dispaly notes.txt" for a request to delete.
 #[test]
 fn tools_that_end_or_destroy_something_are_called_only_if_the_person_asks_for_them() {
@@ -465,6 +525,12 @@ fn what_the_person_did_not_write_asks_for_nothing() {
     assert!(may_stop("stop ahci", "This is not done: it was not stopped."));
 }
 
+/// A list of words of the model's source.
+fn words(name: &str) -> Vec<String> {
+    let list = std::fs::read_to_string(train().join(format!("data/{name}.json"))).unwrap();
+    serde_json::from_str(&list).unwrap()
+}
+
 /// The format of the built-in model's own file.
 fn shipped() -> ChatFormat {
     let path = train().join("../../iso_root/boot/models/assistant.gguf");
@@ -497,8 +563,8 @@ fn the_file_lists_the_words_that_the_source_has() {
         })
         .collect();
     assert_eq!(BTreeSet::from_iter(listed), wanted);
-    let not_names = std::fs::read_to_string(train().join("data/not_names.json")).unwrap();
-    let not_names: Vec<String> = serde_json::from_str(&not_names).unwrap();
-    let listed = header.get(NOT_NAMES).and_then(|value| value.as_text()).unwrap();
-    assert_eq!(listed.split(' ').collect::<Vec<_>>(), not_names);
+    for (key, name) in [(NOT_NAMES, "not_names"), (FUNCTION_WORDS, "function_words")] {
+        let listed = header.get(key).and_then(|value| value.as_text()).unwrap_or_default();
+        assert_eq!(listed.split(' ').collect::<Vec<_>>(), words(name));
+    }
 }

@@ -20,6 +20,7 @@ TEMPLATE = ROOT / "template.jinja"
 ASKED_WITH = ROOT / "data" / "asked_with.json"
 # The words that name nothing that such a tool could take.
 NOT_NAMES = ROOT / "data" / "not_names.json"
+FUNCTION_WORDS = ROOT / "data" / "function_words.json"
 REQUESTS = ROOT / "tests" / "requests.jsonl"
 NAME = "capOS assistant"
 # What a model file says of itself. A session's description of the model when it begins is the one here.
@@ -215,8 +216,9 @@ def _export(args):
 def _said(name):
     """What a model file says of itself."""
     asked_with = gguf.asked_with(json.loads(ASKED_WITH.read_text(encoding="utf-8")))
-    not_names = " ".join(json.loads(NOT_NAMES.read_text(encoding="utf-8")))
-    return {"general.name": name, "capos.asked_with": asked_with, "capos.not_names": not_names} | ABOUT
+    lists = {"capos.not_names": NOT_NAMES, "capos.function_words": FUNCTION_WORDS}
+    words = {key: " ".join(json.loads(path.read_text(encoding="utf-8"))) for key, path in lists.items()}
+    return {"general.name": name, "capos.asked_with": asked_with} | words | ABOUT
 
 
 def _check(args):

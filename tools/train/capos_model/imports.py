@@ -23,7 +23,7 @@ _REALS = {"rope_base": "rope.freq_base", "norm_epsilon": "attention.layer_norm_r
 _NORMED = {"qwen3": True, "llama": False}
 _LARGEST = 1 << 20
 # Entries that describe the file, which are unrelated to the training method.
-_FREE = {"capos.asked_with", "capos.not_names", "tokenizer.chat_template"}
+_FREE = {"capos.asked_with", "capos.not_names", "capos.function_words", "tokenizer.chat_template"}
 _FREE |= {f"general.{key}" for key in ("name", "license", "description", "base_model.count")}
 _FREE |= {f"general.base_model.0.{key}" for key in ("name", "organization", "version")}
 

@@ -21,6 +21,9 @@ use crate::Tool;
 pub const ASKED_WITH: &str = "capos.asked_with";
 /// The file's list of words that name nothing, in small ASCII letters: one text.
 pub const NOT_NAMES: &str = "capos.not_names";
+/// The file's list of words that give a sentence its form, as "a" and "is", in small ASCII letters: one text. They name
+/// nothing, and alone they are the name of nothing.
+pub const FUNCTION_WORDS: &str = "capos.function_words";
 /// What precedes a listed word that asks only after a negation.
 const NOT: &str = "not-";
 
@@ -65,6 +68,7 @@ const MISTYPED: usize = 5;
 pub(crate) struct AskedWith {
     tools: Vec<(String, Vec<String>)>,
     not_names: Vec<String>,
+    function_words: Vec<String>,
 }
 
 impl AskedWith {
@@ -76,8 +80,16 @@ impl AskedWith {
             let mut words = text.as_text()?.split_ascii_whitespace().map(String::from);
             Some((words.next()?, words.collect()))
         });
-        let not_names = header.get(NOT_NAMES).and_then(|value| value.as_text()).unwrap_or_default();
-        Self { tools: tools.collect(), not_names: not_names.split_ascii_whitespace().map(String::from).collect() }
+        let words = |key| {
+            let text = header.get(key).and_then(|value| value.as_text()).unwrap_or_default();
+            text.split_ascii_whitespace().map(String::from).collect()
+        };
+        Self { tools: tools.collect(), not_names: words(NOT_NAMES), function_words: words(FUNCTION_WORDS) }
+    }
+
+    /// The words that alone are no name.
+    pub fn function_words(&self) -> &[String] {
+        &self.function_words
     }
 
     /// The tools that can be called after what the person said, the latest text last. The latest text that is about a tool
@@ -103,7 +115,8 @@ impl AskedWith {
         text.iter().any(|clause| {
             let before = std::iter::once("").chain(clause.iter().map(|word| word.text.as_str()));
             clause.iter().zip(before).any(|(word, before)| {
-                let is_word = || self.not_names.contains(&word.text) || listed(&word.text) && !NAMES.contains(&before);
+                let is_listed = || self.not_names.contains(&word.text) || self.function_words.contains(&word.text);
+                let is_word = || is_listed() || listed(&word.text) && !NAMES.contains(&before);
                 word.in_quotes || word.is_name || !is_word()
             })
         })
@@ -339,7 +352,8 @@ mod tests {
     fn may_delete(said: &[&str], results: bool) -> bool {
         let asked_with = AskedWith {
             tools: vec![("delete_file".into(), words("delete kill out not-need"))],
-            not_names: words("a it just the file please i do dont that stupid of here"),
+            not_names: words("file stupid here"),
+            function_words: words("a it just the please i do dont that of"),
         };
         let said: Vec<String> = said.iter().map(|text| (*text).into()).collect();
         asked_with.callable(&[tool("delete_file", &["path"])], &said, results).len() == 1
@@ -381,7 +395,11 @@ mod tests {
         {
             assert!(restarts(said), "{said}");
         }
-        let asked_with = AskedWith { tools: vec![("power_off".into(), words("off"))], not_names: words("turn it") };
+        let asked_with = AskedWith {
+            tools: vec![("power_off".into(), words("off"))],
+            not_names: words("turn it"),
+            ..AskedWith::default()
+        };
         assert_eq!(asked_with.callable(&[tool("power_off", &[])], &["turn it off".into()], false).len(), 1);
     }
 }

@@ -84,6 +84,11 @@ impl ChatFormat {
         self.asked_with.callable(tools, &said, results)
     }
 
+    /// The words that alone are the name of nothing ([`crate::FUNCTION_WORDS`]).
+    pub fn function_words(&self) -> &[String] {
+        self.asked_with.function_words()
+    }
+
     /// The texts that end an answer, in addition to the model's end token.
     pub fn stops(&self) -> &'static [&'static str] {
         self.stops

@@ -26,7 +26,7 @@ mod template;
 pub mod unmarked;
 
 pub use answer::AnswerReader;
-pub use asked::{ASKED_WITH, NOT_NAMES};
+pub use asked::{ASKED_WITH, FUNCTION_WORDS, NOT_NAMES};
 pub use call_reader::{CallReader, Decision, Delta};
 pub use capos_call_form::{CALL_ID, CallForm};
 pub use error::ChatError;

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::held_tool::{Closeness, HeldTool, answer_schema};
 use crate::line_grammar::{LineGrammar, LineTokens};
+use crate::said::Said;
 use capos_chat::lines::Line;
 use capos_chat::unmarked;
 use capos_chat::{CALL_ID, CallForm, ChatError, Tool};
@@ -51,6 +52,8 @@ pub struct Rules<'a> {
     /// beginning of a word to the end of one, or is two such with a slash between. Or it is empty, a dot or one of an
     /// enumeration's values.
     pub said: Option<&'a [String]>,
+    /// Words that alone are the name of nothing, in small letters.
+    pub function_words: &'a [String],
 }
 
 impl Grammars {
@@ -95,12 +98,13 @@ impl Grammars {
     /// # Errors
     /// [`ChatError::Grammar`] if grammars cannot enforce the answer's own schema.
     pub fn answer(&self, tokenizer: &Tokenizer, rules: Rules<'_>) -> Result<Option<Grammar>, ChatError> {
-        let Rules { form, tools, schema, said } = rules;
+        let Rules { form, tools, schema, said, function_words } = rules;
         if form == Some(CallForm::Lines) {
             let why = "the vocabulary has no token for a mark of the template, which uses <|invoke|>";
             let tokens = self.lines.as_ref().ok_or_else(|| wrong(why))?;
             let schema = self.answer(tokenizer, Rules { schema, ..Rules::default() })?;
             let lines: Vec<Line> = tools.iter().map(Line::of).collect();
+            let said = said.map(|texts| Said::new(texts, function_words, tokenizer));
             let grammar = LineGrammar::new(tokens, tokenizer, &lines, said, schema);
             return Ok(Some(Grammar { held: Held::Lines(Box::new(grammar)), loose: Vec::new() }));
         }

@@ -11,7 +11,7 @@ use llguidance::toktrie::SimpleVob;
 use serde_json::Value;
 
 use crate::grammar::{Grammar, wrong};
-use crate::said::{Repetition, Said, Taken};
+use crate::said::{Limits, Repetition, Said, Taken};
 use capos_chat::ChatError;
 use capos_chat::lines::{AS, FORBIDDEN, INVOKE, Kind, Line, NONE, SAY};
 
@@ -22,8 +22,14 @@ const NUMBER_CHARACTERS: usize = 16;
 const TAKES: [&str; 3] = ["copy", "move", "rename"];
 /// Parameters of such a tool that never are the same: what is taken somewhere is not there yet.
 const DISTINCT: [&str; 2] = ["from", "to"];
+/// What the names of tools begin with whose path never is the folder that one is in.
+const NOT_OF_ALL: [&str; 4] = ["delete", "remove", "make", "write"];
 /// What tools of files have. What was said once is in one string of their calls.
 const PATH: &str = "path";
+/// Parameters that are names of things.
+const NAMES: [&str; 6] = [PATH, "from", "to", "service", "program", NAME];
+/// That which is a pattern of names if there is a path, too.
+const NAME: &str = "name";
 
 /// Tokens of a vocabulary that these answers are made of.
 pub struct LineTokens {
@@ -105,6 +111,8 @@ struct Member {
     required: bool,
     /// Whether it is one of [`DISTINCT`].
     distinct: bool,
+    /// What its strings can be.
+    limits: Limits,
 }
 
 /// Values in tokens.
@@ -198,7 +206,7 @@ impl LineGrammar {
         tokens: &Arc<LineTokens>,
         tokenizer: &Tokenizer,
         lines: &[Line],
-        said: Option<&[String]>,
+        said: Option<Said>,
         schema: Option<Grammar>,
     ) -> Self {
         let encode = |text: &str| tokenizer.encode(text, Marks::Foreign);
@@ -211,7 +219,7 @@ impl LineGrammar {
                 close_list: encode("]"),
             },
             lines: lines.iter().map(|line| LineProgram::new(line, tokens, &encode)).collect(),
-            said: said.map(|texts| Arc::new(Said::new(texts, tokenizer))),
+            said: said.map(Arc::new),
             schema,
             place: Place::Text { begun: false },
             line: 0,
@@ -350,7 +358,10 @@ impl LineGrammar {
             }
             Then::String(then) => {
                 let free = InString::Free { escaped: false };
-                let repeated = |said| InString::Repeated(Repetition::new(said, &self.taken));
+                let line = self.lines.get(self.line);
+                let member = line.and_then(|line| line.parameters.get(then.member));
+                let limits = member.map_or_else(Limits::default, |member| member.limits);
+                let repeated = |said| InString::Repeated(Repetition::new(said, &self.taken, limits));
                 let state = self.said.as_ref().map_or(free, repeated);
                 Place::String { state, then }
             }
@@ -481,15 +492,21 @@ impl LineProgram {
             begin.extend(encode(&line.name));
             begin.extend(encode("{"));
         }
-        let takes = line.name.split('_').next().is_some_and(|verb| TAKES.contains(&verb));
+        let verb = line.name.split('_').next().unwrap_or_default();
+        let takes = TAKES.contains(&verb);
+        let has_path = line.parameters.iter().any(|parameter| parameter.name == PATH);
         let parameters = line.parameters.iter().map(|parameter| Member {
             key: [encode(&Value::from(parameter.name.as_str()).to_string()), encode(":")].concat(),
             values: Values::new(&parameter.kind, encode),
             required: parameter.required,
             distinct: takes && DISTINCT.contains(&parameter.name.as_str()),
+            limits: Limits {
+                is_name: NAMES.contains(&parameter.name.as_str()) && !(has_path && parameter.name == NAME),
+                is_no_dot: parameter.name == PATH && NOT_OF_ALL.contains(&verb),
+            },
         });
-        let apart = takes || line.parameters.iter().any(|parameter| parameter.name == PATH);
-        Self { begin, forbidden: line.forbidden, parameters: parameters.collect(), apart }
+        let parameters = parameters.collect();
+        Self { begin, forbidden: line.forbidden, parameters, apart: takes || has_path }
     }
 }
 

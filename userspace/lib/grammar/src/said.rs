@@ -11,6 +11,10 @@ const HYPHENATED: usize = 400;
 /// Characters that connect words to a name, if no space is there, and that which connects names to a path.
 const CONNECTORS: [&str; 5] = ["-", ".", "_", "(", SLASH];
 const SLASH: &str = "/";
+/// What the next word is the name of, whatever word it is.
+const CALLED: [&str; 2] = ["called", "named"];
+/// Marks around names and texts, as JSON strings write them.
+const QUOTES: [&str; 5] = ["\\\"", "'", "`", "\u{201c}", "\u{2018}"];
 
 /// Texts of people and tools, in the tokens with which JSON strings write them.
 #[derive(Clone, Debug, Default)]
@@ -40,14 +44,16 @@ struct Run {
     connects: bool,
     /// Whether this is within a name: it neither begins nor ends here.
     in_name: bool,
+    /// Whether it is a word that alone is the name of nothing.
+    is_function_word: bool,
 }
 
 /// A position in the texts: a border, and how many tokens of its run were taken.
 type Place = (usize, usize);
 
 impl Said {
-    /// These texts, literally and, if they are JSON, as the values of its strings.
-    pub fn new(texts: &[String], tokenizer: &Tokenizer) -> Self {
+    /// These texts, literally and, if they are JSON, as the values of its strings. The function words are in small letters.
+    pub fn new(texts: &[String], function_words: &[String], tokenizer: &Tokenizer) -> Self {
         let single = |text: &str| match tokenizer.encode(text, Marks::Foreign)[..] {
             [id] => Some(id),
             _ => None,
@@ -55,19 +61,19 @@ impl Said {
         let mut said = Self { slash: single(SLASH), dot: single("."), ..Self::default() };
         for text in texts {
             let (pieces, origin) = (literal(text), said.runs.len());
-            said.push(&pieces, origin, tokenizer);
+            said.push(&pieces, origin, function_words, tokenizer);
             if text.len() <= HYPHENATED && text.contains(' ') {
-                said.push(&hyphenated(&pieces), origin, tokenizer);
+                said.push(&hyphenated(&pieces), origin, function_words, tokenizer);
             }
             if text.contains('\\') {
-                said.push(&written(text), said.runs.len(), tokenizer);
+                said.push(&written(text), said.runs.len(), function_words, tokenizer);
             }
         }
         said
     }
 
     /// Adds a text in its pieces; a gap ends the run of each. `origin` is the border where it is first.
-    fn push(&mut self, pieces: &[Option<String>], origin: usize, tokenizer: &Tokenizer) {
+    fn push(&mut self, pieces: &[Option<String>], origin: usize, function_words: &[String], tokenizer: &Tokenizer) {
         for (at, piece) in pieces.iter().chain([&None]).enumerate() {
             let following = pieces.get(at.saturating_add(1)).and_then(Option::as_deref);
             // Vocabularies have tokens for a word with the space before it.
@@ -86,15 +92,22 @@ impl Said {
                 || last.is_some_and(|last| last.connects && last.tokens.first() != self.slash.as_ref());
             let after_hyphen = last.is_some_and(|last| last.is_hyphen);
             let is_space = piece.as_deref() == Some(" ");
-            self.runs.push(Run { tokens, end, origin, is_space, is_hyphen, after_hyphen, connects, in_name });
+            let first = self.runs.get(origin).map(|first| first.is_function_word);
+            let is_function_word = first.unwrap_or_else(|| is_function_word(pieces, at, function_words));
+            let run =
+                Run { tokens, end, origin, is_space, is_hyphen, after_hyphen, connects, in_name, is_function_word };
+            self.runs.push(run);
         }
     }
 
-    /// Where a repeatable string begins: not within a name, as `txt` in `todo.txt`, nor at a space.
+    /// Where a repeatable string begins: not within a name, as `txt` in `todo.txt`, nor at a space. Nor does one with hyphens
+    /// for spaces begin with a function word: "a service" is no `a-service`.
     fn starts(&self) -> impl Iterator<Item = Place> {
         let runs = self.runs.iter().enumerate();
-        let begins =
-            |(_, run): &(usize, &Run)| !run.tokens.is_empty() && !run.in_name && !run.is_space && !run.is_hyphen;
+        let begins = |(border, run): &(usize, &Run)| {
+            let is_within = run.in_name || run.is_space || run.is_hyphen;
+            !run.tokens.is_empty() && !is_within && !(run.is_function_word && run.origin != *border)
+        };
         runs.filter(begins).map(|(border, _)| (border, 0))
     }
 
@@ -122,6 +135,12 @@ impl Said {
     fn says(&self, start: Place, tokens: &[u32]) -> bool {
         let end = tokens.iter().try_fold(start, |place, token| self.after(place, *token));
         end.is_some_and(|(border, taken)| taken == 0 && self.runs.get(border).is_none_or(|run| !run.connects))
+    }
+
+    /// Whether these tokens are more than a function word somewhere.
+    fn is_name(&self, tokens: &[u32]) -> bool {
+        let mut words = self.runs.iter().filter(|run| run.tokens == tokens).peekable();
+        words.peek().is_none() || words.any(|run| !run.is_function_word)
     }
 
     /// Where these tokens are said, as origins.
@@ -170,6 +189,18 @@ impl Taken {
 /// Whether a piece is a word.
 fn is_word(piece: Option<&str>) -> bool {
     piece.is_some_and(|piece| piece.starts_with(char::is_alphanumeric))
+}
+
+/// Whether a piece is one of the function words, and neither in quotes, nor said to be a name, nor a part of one.
+fn is_function_word(pieces: &[Option<String>], at: usize, function_words: &[String]) -> bool {
+    let piece = |at: Option<usize>| pieces.get(at?)?.as_deref();
+    let before = |count: usize| piece(at.checked_sub(count));
+    let is_one = |word: &str| function_words.contains(&word.to_lowercase());
+    let is_quoted = || before(1).is_some_and(|piece| QUOTES.contains(&piece));
+    let is_called = || before(1) == Some(" ") && before(2).is_some_and(|word| CALLED.contains(&word));
+    let goes_on =
+        || piece(at.checked_add(1)).is_some_and(|next| CONNECTORS.contains(&next)) && is_word(piece(at.checked_add(2)));
+    piece(Some(at)).is_some_and(is_one) && !is_quoted() && !is_called() && !goes_on()
 }
 
 /// The same pieces, with a hyphen for each space between two words: people say "the model loader" for `model-loader`.
@@ -224,14 +255,26 @@ fn pieces(
     pieces
 }
 
+/// What a string cannot be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// Whether it is a name, and so no function word.
+    pub is_name: bool,
+    /// Whether it is not the folder that one is in.
+    pub is_no_dot: bool,
+}
+
 /// A string that repeats the conversation, or joins two parts of it with a slash; or is empty, or a dot.
 #[derive(Clone, Debug)]
 pub struct Repetition {
     said: Arc<Said>,
     /// What the call's earlier strings were taken from.
     taken: Taken,
+    limits: Limits,
     /// Its tokens so far.
     tokens: Vec<u32>,
+    /// How many of them precede its second part.
+    before_second: usize,
     /// The positions in the conversation's texts where it can be.
     first: BTreeSet<Place>,
     /// The positions in the conversation's texts where its second part can be.
@@ -243,10 +286,10 @@ pub struct Repetition {
 
 impl Repetition {
     /// The beginning of a string of a call.
-    pub fn new(said: &Arc<Said>, taken: &Taken) -> Self {
+    pub fn new(said: &Arc<Said>, taken: &Taken, limits: Limits) -> Self {
+        let (said, taken, tokens) = (Arc::clone(said), taken.clone(), Vec::new());
         let (first, second) = (BTreeSet::new(), BTreeSet::new());
-        let (said, taken) = (Arc::clone(said), taken.clone());
-        Self { said, taken, tokens: Vec::new(), first, second, joined: false, dot: false }
+        Self { said, taken, limits, tokens, before_second: 0, first, second, joined: false, dot: false }
     }
 
     /// The tokens with which it can go on.
@@ -265,12 +308,16 @@ impl Repetition {
         self.dot = Some(token) == said.dot && self.may_be_dot(token);
         (self.first, self.second, self.joined) = (first, second, joined);
         self.tokens.push(token);
+        if joined {
+            self.before_second = self.tokens.len();
+        }
         self.dot || self.joined || !self.first.is_empty() || !self.second.is_empty()
     }
 
     /// Whether it may end here.
     pub fn may_end(&self) -> bool {
-        let ends = || self.first.iter().chain(&self.second).any(|place| self.said.ends(*place));
+        let second = || self.tokens.get(self.before_second..).unwrap_or_default();
+        let ends = || self.part_ends(&self.first, &self.tokens) || self.part_ends(&self.second, second());
         self.tokens.is_empty() || self.dot || ends()
     }
 
@@ -306,13 +353,17 @@ impl Repetition {
     }
 
     fn may_be_dot(&self, dot: u32) -> bool {
-        self.tokens.is_empty() && !self.taken.others.iter().any(|other| *other == [dot])
+        !self.limits.is_no_dot && self.tokens.is_empty() && !self.taken.others.iter().any(|other| *other == [dot])
+    }
+
+    /// Whether a part may end, which is at one of these places and has these tokens.
+    fn part_ends(&self, places: &BTreeSet<Place>, tokens: &[u32]) -> bool {
+        places.iter().any(|place| self.said.ends(*place)) && (!self.limits.is_name || self.said.is_name(tokens))
     }
 
     /// Whether its first part may end, and something is said that can be its second.
     fn may_join(&self) -> bool {
-        let ends = self.first.iter().any(|place| self.said.ends(*place));
-        ends && self.second_starts(&self.tokens).next().is_some()
+        self.part_ends(&self.first, &self.tokens) && self.second_starts(&self.tokens).next().is_some()
     }
 }
 

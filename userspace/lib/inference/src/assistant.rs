@@ -87,7 +87,8 @@ impl<'m> Assistant<'m> {
         let said = repeats.then(|| prompt.said(model.tokenizer()));
         let callable = repeats.then(|| model.format().callable(&request.tools, &request.messages));
         let tools = callable.as_deref().unwrap_or(&request.tools);
-        let rules = Rules { form, tools, schema, said: said.as_deref() };
+        let function_words = model.format().function_words();
+        let rules = Rules { form, tools, schema, said: said.as_deref(), function_words };
         Ok(model.grammars()?.answer(model.tokenizer(), rules)?)
     }
 

@@ -262,7 +262,7 @@ fn an_answer_with_a_schema_is_a_call_or_keeps_to_it() {
     let (fixture, tools) = (Fixture::new(), tools());
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
     let takes = |answer: &str| {
-        let rules = Rules { form: Some(CallForm::Lines), tools: &tools, schema: Some(&schema), said: None };
+        let rules = Rules { form: Some(CallForm::Lines), tools: &tools, schema: Some(&schema), ..Rules::default() };
         fixture.takes(&mut fixture.grammars.answer(&fixture.tokenizer, rules).unwrap().unwrap(), answer)
     };
     assert!(takes("<|say|>{\"n\":12}"));

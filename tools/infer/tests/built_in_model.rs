@@ -146,7 +146,8 @@ fn answers_are_taken_and_read_as_the_model_is_trained_on_them() {
         let (messages, tools) = (Message::list(&case["messages"]).unwrap(), Tool::list(&case["tools"]).unwrap());
         let conversation = Conversation { messages: &messages, tools: &tools, answer: true, now: None };
         let said = template.render(&conversation).unwrap().said(&tokenizer);
-        let rules = Rules { form, tools: &tools, said: Some(&said), function_words: &function_words, schema: None };
+        let rules =
+            Rules { form, tools: &tools, said: Some(&said), function_words: &function_words, ..Rules::default() };
         let mut grammar = grammars.answer(&tokenizer, rules).unwrap().unwrap();
         let mut reader = AnswerReader::new(&tokenizer, form, &tools, &[]);
         let (text, mut deltas) = (case["text"].as_str().unwrap(), Vec::new());
@@ -402,7 +403,7 @@ fn a_function_word_alone_is_no_name() {
             tools: &tools,
             said: Some(&said),
             function_words: &function_words,
-            schema: None,
+            ..Rules::default()
         };
         let mut grammar = grammars.answer(&tokenizer, rules).unwrap().unwrap();
         tokenizer.encode(&format!("<|invoke|>{head}<|as|>{name}{arguments}"), Marks::All).into_iter().all(|id| {
@@ -419,6 +420,9 @@ fn a_function_word_alone_is_no_name() {
     );
     assert!(!list("Show me that", "that") && !list("go INTO it", "INTO") && !list("what is in my photos", "in/photos"));
     assert!(!list("what is in my photos", "photos/my"));
+    assert!(
+        !restart("restart it.", "it.") && !restart("is it up?", "is it") && !list("show me it please", "me it please")
+    );
     // As a part of a name it is one, and so it is in quotes, or if the sentence says so.
     for (said, path) in [
         ("list my photos", "my photos"),
@@ -435,10 +439,63 @@ fn a_function_word_alone_is_no_name() {
     }
     // "It" is not all that the person has.
     let delete = |path: &str| permits("delete it, and all in old", "delete_file", json!({ "path": path }));
-    assert!(!delete(".") && delete("old") && list("list it", "."));
+    assert!(!delete(".") && !delete("") && delete("old") && list("list it", ".") && list("list it", ""));
+    // Contractions are no names either.
+    for (said, names) in [
+        ("let's restart it", &["s", "let's", "let"][..]),
+        ("don't restart it\u{2019}s new", &["t", "don", "don't", "s"]),
+        ("restart it, it isn\u{2019}t up", &["isn", "t"]),
+    ] {
+        names.iter().for_each(|name| assert!(!restart(said, name), "{said}: {name}"));
+    }
+    assert!(restart("ahci's log, and restart it", "ahci") && restart("restart 'it'", "it"));
+    assert!(restart("restart the one Called it", "it"));
     // A text and a pattern can be any word.
     assert!(permits("write yes to a.txt", "write_file", json!({ "path": "a.txt", "text": "yes" })));
     assert!(permits("find files with the in their name", "find_files", json!({ "name": "the", "path": "." })));
+}
+
+/// Whatever the model picks, something can follow, or the answer may end.
+#[test]
+fn no_answer_comes_to_a_dead_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = std::fs::read(vocabulary(folder.path())).unwrap();
+    let tokenizer = Tokenizer::new(&Header::parse(&file, file.len() as u64).unwrap()).unwrap();
+    let (grammars, function_words) = (Grammars::new(&tokenizer).unwrap(), words("function_words"));
+    let source = std::fs::read_to_string(train().join("template.jinja")).unwrap();
+    let tools: Value =
+        serde_json::from_str(&std::fs::read_to_string(train().join("data/tools.json")).unwrap()).unwrap();
+    let tools = Tool::list(&tools["operator"]).unwrap();
+    let mut random = 7_u64;
+    for said in [
+        "restart it.",
+        "move it to b.txt",
+        "copy b.txt to it",
+        "put it in the mail",
+        "is the mail relay up, is a\"b?",
+        "a",
+        "",
+    ] {
+        let said = [said.to_string()];
+        let (form, function_words) = (CallForm::of(&source), &*function_words);
+        let rules = Rules { form, tools: &tools, said: Some(&said), function_words, schema: None };
+        let call = tokenizer.encode("<|invoke|>", Marks::All);
+        for _ in 0..150 {
+            let mut grammar = grammars.answer(&tokenizer, rules).unwrap().unwrap();
+            call.iter().for_each(|id| grammar.accept(*id).unwrap());
+            for _ in 0..80 {
+                let allowed = grammar.allowed().unwrap();
+                let found: Vec<u32> = tokenizer.vocabulary().ids().filter(|id| allowed.contains(*id)).collect();
+                assert!(!found.is_empty(), "{said:?}");
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let id = found[(random >> 33) as usize % found.len()];
+                if tokenizer.vocabulary().answer_ends().contains(&id) {
+                    break;
+                }
+                grammar.accept(id).unwrap();
+            }
+        }
+    }
 }
 
 /// A small model takes "could you please dispaly notes.txt" for a request to delete.

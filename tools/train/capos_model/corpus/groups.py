@@ -17,8 +17,8 @@ GENERIC_SETS = 15
 
 # Classes and how many of a hundred conversations are of each: more of those that are hard to distinguish.
 CLASSES = {
-    "call": 40,
-    "chain": 22,
+    "call": 48,
+    "chain": 16,
     "parallel": 12,
     "followup": 12,
     "change": 12,
@@ -32,8 +32,8 @@ CLASSES = {
 
 
 # Percentage of conversations of these classes in which only the calls are learnt: choosing the tool is harder than
-# describing its result.
-CUT, CUT_CLASSES = 55, ("call",)
+# describing its result. In the others the model learns to make no further call.
+CUT, CUT_CLASSES = 30, ("call",)
 
 
 # Own tools that are requested more often than the others: those that take more than a name or a path.

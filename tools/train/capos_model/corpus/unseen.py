@@ -1,9 +1,9 @@
 """Requests of people who had seen neither phrasings nor other sets, as evaluation sets that are scored by effects.
 
-`data/requests.jsonl` and the two other files of such names have them: the class, and for each turn the text, the calls in
+`data/requests.jsonl` and the other files of such names have them: the class, and for each turn the text, the calls in
 their order, and in `also` other calls that are as right. No sentence of training may be taken from them; some short ones,
 such as "uptime", are the same. What a model makes of the second has not been looked at, other than in sums: what to
-train next is decided without it. The third is measured once, for one model.
+train next is decided without it. Each of the others was measured before it was read.
 """
 
 import json
@@ -15,7 +15,7 @@ from .conversation import Call, Conversation, invoke, none, result, say, user
 from .values import Values
 
 FOLDER = Path(__file__).parents[2] / "data"
-NAMES = ("requests", "requests-unread", "requests-once", "requests-fourth")
+NAMES = ("requests", "requests-unread", "requests-once", "requests-fourth", "requests-fifth")
 # Tools after which something is gone. None of them may be proposed unless it was asked for.
 GRAVE = {"delete_file", "stop_service", "power_off"}
 # Whose tools they are about.

@@ -21,8 +21,8 @@ use crate::Tool;
 pub const ASKED_WITH: &str = "capos.asked_with";
 /// The file's list of words that name nothing, in small ASCII letters: one text.
 pub const NOT_NAMES: &str = "capos.not_names";
-/// The file's list of words that give a sentence its form, as "a" and "is", in small ASCII letters: one text. They name
-/// nothing, and alone they are the name of nothing.
+/// The file's list of words that give a sentence its form, such as "a" and "is", in small ASCII letters: one text. Alone they
+/// name nothing.
 pub const FUNCTION_WORDS: &str = "capos.function_words";
 /// What precedes a listed word that asks only after a negation.
 const NOT: &str = "not-";

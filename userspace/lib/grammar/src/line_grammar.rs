@@ -26,10 +26,11 @@ const DISTINCT: [&str; 2] = ["from", "to"];
 const NOT_OF_ALL: [&str; 4] = ["delete", "remove", "make", "write"];
 /// What tools of files have. What was said once is in one string of their calls.
 const PATH: &str = "path";
-/// Parameters that are names of things.
-const NAMES: [&str; 6] = [PATH, "from", "to", "service", "program", NAME];
-/// That which is a pattern of names if there is a path, too.
+/// Parameters that are names of things, besides [`DISTINCT`] of a tool that [`TAKES`].
+const NAMES: [&str; 3] = [PATH, "service", "program"];
+/// Another one, of a tool whose name has [`OF_SERVICES`]. Elsewhere it can be the name of a person, or a pattern.
 const NAME: &str = "name";
+const OF_SERVICES: &str = "service";
 
 /// Tokens of a vocabulary that these answers are made of.
 pub struct LineTokens {
@@ -501,8 +502,10 @@ impl LineProgram {
             required: parameter.required,
             distinct: takes && DISTINCT.contains(&parameter.name.as_str()),
             limits: Limits {
-                is_name: NAMES.contains(&parameter.name.as_str()) && !(has_path && parameter.name == NAME),
-                is_no_dot: parameter.name == PATH && NOT_OF_ALL.contains(&verb),
+                is_name: NAMES.contains(&parameter.name.as_str())
+                    || takes && DISTINCT.contains(&parameter.name.as_str())
+                    || parameter.name == NAME && line.name.contains(OF_SERVICES),
+                is_below: parameter.name == PATH && NOT_OF_ALL.contains(&verb),
             },
         });
         let parameters = parameters.collect();

@@ -13,6 +13,9 @@ const CONNECTORS: [&str; 5] = ["-", ".", "_", "(", SLASH];
 const SLASH: &str = "/";
 /// What the next word is the name of, whatever word it is.
 const CALLED: [&str; 2] = ["called", "named"];
+/// Characters that people type for an apostrophe, and what stands behind it in a word.
+const APOSTROPHES: [&str; 6] = ["'", "\u{2019}", "\u{2018}", "\u{b4}", "\u{2bc}", "`"];
+const ENDINGS: [&str; 7] = ["s", "t", "m", "d", "re", "ve", "ll"];
 /// Marks around names and texts, as JSON strings write them.
 const QUOTES: [&str; 5] = ["\\\"", "'", "`", "\u{201c}", "\u{2018}"];
 
@@ -46,10 +49,21 @@ struct Run {
     in_name: bool,
     /// Whether it is a word that alone is the name of nothing.
     is_function_word: bool,
+    /// Whether it has another word.
+    has_name: bool,
+    /// Whether it or what follows up to the next gap has one.
+    leads_to_name: bool,
 }
 
-/// A position in the texts: a border, and how many tokens of its run were taken.
-type Place = (usize, usize);
+/// A position in the texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    border: usize,
+    /// How many tokens of the run at the border were taken.
+    taken: usize,
+    /// Whether the string so far has more than function words.
+    is_name: bool,
+}
 
 impl Said {
     /// These texts, literally and, if they are JSON, as the values of its strings. The function words are in small letters.
@@ -74,10 +88,11 @@ impl Said {
 
     /// Adds a text in its pieces; a gap ends the run of each. `origin` is the border where it is first.
     fn push(&mut self, pieces: &[Option<String>], origin: usize, function_words: &[String], tokenizer: &Tokenizer) {
+        let begin = self.runs.len();
         for (at, piece) in pieces.iter().chain([&None]).enumerate() {
             let following = pieces.get(at.saturating_add(1)).and_then(Option::as_deref);
             // Vocabularies have tokens for a word with the space before it.
-            let (text, borders) = match (piece.as_deref(), following) {
+            let (text, borders): (String, usize) = match (piece.as_deref(), following) {
                 (Some(" "), Some(word)) if is_word(Some(word)) => (format!(" {word}"), 2),
                 (piece, _) => (piece.unwrap_or_default().into(), 1),
             };
@@ -92,11 +107,33 @@ impl Said {
                 || last.is_some_and(|last| last.connects && last.tokens.first() != self.slash.as_ref());
             let after_hyphen = last.is_some_and(|last| last.is_hyphen);
             let is_space = piece.as_deref() == Some(" ");
-            let first = self.runs.get(origin).map(|first| first.is_function_word);
-            let is_function_word = first.unwrap_or_else(|| is_function_word(pieces, at, function_words));
-            let run =
-                Run { tokens, end, origin, is_space, is_hyphen, after_hyphen, connects, in_name, is_function_word };
-            self.runs.push(run);
+            let is_function = |at| is_function_word(pieces, at, function_words);
+            let is_name = |at: usize| is_word(pieces.get(at).and_then(Option::as_deref)) && !is_function(at);
+            let (is_function_word, has_name) = match self.runs.get(origin) {
+                Some(first) => (first.is_function_word, first.has_name && !is_hyphen),
+                None => (is_function(at), is_name(at.saturating_add(borders).saturating_sub(1))),
+            };
+            self.runs.push(Run {
+                tokens,
+                end,
+                origin,
+                is_space,
+                is_hyphen,
+                after_hyphen,
+                connects,
+                in_name,
+                is_function_word,
+                has_name,
+                leads_to_name: false,
+            });
+        }
+        for border in (begin..self.runs.len()).rev() {
+            let follows = |run: &Run| self.runs.get(run.end).is_some_and(|next| next.leads_to_name);
+            let leads =
+                self.runs.get(border).is_some_and(|run| !run.tokens.is_empty() && (run.has_name || follows(run)));
+            if let Some(run) = self.runs.get_mut(border) {
+                run.leads_to_name = leads;
+            }
         }
     }
 
@@ -108,16 +145,21 @@ impl Said {
             let is_within = run.in_name || run.is_space || run.is_hyphen;
             !run.tokens.is_empty() && !is_within && !(run.is_function_word && run.origin != *border)
         };
-        runs.filter(begins).map(|(border, _)| (border, 0))
+        runs.filter(begins).map(|(border, _)| Place { border, taken: 0, is_name: false })
     }
 
     /// Whether one ends at a place: not within a name, as `client` in `client-port`.
-    fn ends(&self, (border, taken): Place) -> bool {
-        taken == 0 && self.runs.get(border).is_none_or(|run| !run.in_name && !run.after_hyphen)
+    fn ends(&self, place: Place) -> bool {
+        place.taken == 0 && self.runs.get(place.border).is_none_or(|run| !run.in_name && !run.after_hyphen)
     }
 
-    fn token(&self, (border, taken): Place) -> Option<u32> {
-        self.runs.get(border)?.tokens.get(taken).copied()
+    /// Whether a name that is here is one already, or becomes one.
+    fn leads_to_name(&self, place: Place) -> bool {
+        place.is_name || self.runs.get(place.border).is_some_and(|run| run.leads_to_name)
+    }
+
+    fn token(&self, place: Place) -> Option<u32> {
+        self.runs.get(place.border)?.tokens.get(place.taken).copied()
     }
 
     /// The places after a token, from those before it.
@@ -125,32 +167,28 @@ impl Said {
         places.filter_map(|place| self.after(place, token)).collect()
     }
 
-    fn after(&self, (border, taken): Place, token: u32) -> Option<Place> {
-        let run = self.runs.get(border)?;
-        let taken = (*run.tokens.get(taken)? == token).then_some(taken.saturating_add(1))?;
-        Some(if taken == run.tokens.len() { (run.end, 0) } else { (border, taken) })
+    fn after(&self, place: Place, token: u32) -> Option<Place> {
+        let run = self.runs.get(place.border)?;
+        let taken = (*run.tokens.get(place.taken)? == token).then_some(place.taken.saturating_add(1))?;
+        let is_name = place.is_name || run.has_name;
+        let at_end = taken == run.tokens.len();
+        Some(if at_end { Place { border: run.end, taken: 0, is_name } } else { Place { taken, ..place } })
     }
 
     /// Whether a text says these tokens from a place on, and then no more of a name or a path.
     fn says(&self, start: Place, tokens: &[u32]) -> bool {
         let end = tokens.iter().try_fold(start, |place, token| self.after(place, *token));
-        end.is_some_and(|(border, taken)| taken == 0 && self.runs.get(border).is_none_or(|run| !run.connects))
-    }
-
-    /// Whether these tokens are more than a function word somewhere.
-    fn is_name(&self, tokens: &[u32]) -> bool {
-        let mut words = self.runs.iter().filter(|run| run.tokens == tokens).peekable();
-        words.peek().is_none() || words.any(|run| !run.is_function_word)
+        end.is_some_and(|end| end.taken == 0 && self.runs.get(end.border).is_none_or(|run| !run.connects))
     }
 
     /// Where these tokens are said, as origins.
     fn origins(&self, tokens: &[u32]) -> BTreeSet<usize> {
         let starts = self.starts().filter(|start| self.says(*start, tokens));
-        starts.filter_map(|(border, _)| Some(self.runs.get(border)?.origin)).collect()
+        starts.filter_map(|start| Some(self.runs.get(start.border)?.origin)).collect()
     }
 
     /// Whether what begins at a place begins at one of these origins, or crosses one.
-    fn enters(&self, (border, taken): Place, origins: &BTreeSet<usize>) -> bool {
+    fn enters(&self, Place { border, taken, .. }: Place, origins: &BTreeSet<usize>) -> bool {
         let run = self.runs.get(border).filter(|_| taken == 0);
         run.is_some_and(|run| {
             // A hyphen for a space has to be followed by its word.
@@ -194,12 +232,24 @@ fn is_word(piece: Option<&str>) -> bool {
 /// Whether a piece is one of the function words, and neither in quotes, nor said to be a name, nor a part of one.
 fn is_function_word(pieces: &[Option<String>], at: usize, function_words: &[String]) -> bool {
     let piece = |at: Option<usize>| pieces.get(at?)?.as_deref();
-    let before = |count: usize| piece(at.checked_sub(count));
-    let is_one = |word: &str| function_words.contains(&word.to_lowercase());
-    let is_quoted = || before(1).is_some_and(|piece| QUOTES.contains(&piece));
-    let is_called = || before(1) == Some(" ") && before(2).is_some_and(|word| CALLED.contains(&word));
-    let goes_on =
-        || piece(at.checked_add(1)).is_some_and(|next| CONNECTORS.contains(&next)) && is_word(piece(at.checked_add(2)));
+    let (before, after) = (|count| piece(at.checked_sub(count)), |count| piece(at.checked_add(count)));
+    let is_apostrophe = |piece: Option<&str>| piece.is_some_and(|piece| APOSTROPHES.contains(&piece));
+    // "don't" and "let's" are words of the list without their apostrophes, and "ahci's" is "ahci" with an ending.
+    let is_ending = || is_apostrophe(before(1)) && is_word(before(2));
+    let is_contracted = |word: &str| {
+        let ending = after(2).filter(|_| is_apostrophe(after(1))).unwrap_or_default();
+        function_words.contains(&[word, ending].concat().to_lowercase())
+    };
+    let is_one = |word: &str| match is_ending() {
+        true => ENDINGS.contains(&word.to_lowercase().as_str()),
+        false => function_words.contains(&word.to_lowercase()) || is_contracted(word),
+    };
+    let is_quoted = || before(1).is_some_and(|piece| QUOTES.contains(&piece)) && !is_ending();
+    let is_called = || {
+        before(1) == Some(" ")
+            && before(2).is_some_and(|word| CALLED.iter().any(|called| called.eq_ignore_ascii_case(word)))
+    };
+    let goes_on = || after(1).is_some_and(|next| CONNECTORS.contains(&next)) && is_word(after(2));
     piece(Some(at)).is_some_and(is_one) && !is_quoted() && !is_called() && !goes_on()
 }
 
@@ -255,13 +305,13 @@ fn pieces(
     pieces
 }
 
-/// What a string cannot be.
+/// What a string has to be.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    /// Whether it is a name, and so no function word.
+    /// Whether it is a name, and so more than function words.
     pub is_name: bool,
-    /// Whether it is not the folder that one is in.
-    pub is_no_dot: bool,
+    /// Whether it is in the folder that one is in, and not that folder: neither a dot nor empty.
+    pub is_below: bool,
 }
 
 /// A string that repeats the conversation, or joins two parts of it with a slash; or is empty, or a dot.
@@ -273,8 +323,6 @@ pub struct Repetition {
     limits: Limits,
     /// Its tokens so far.
     tokens: Vec<u32>,
-    /// How many of them precede its second part.
-    before_second: usize,
     /// The positions in the conversation's texts where it can be.
     first: BTreeSet<Place>,
     /// The positions in the conversation's texts where its second part can be.
@@ -289,7 +337,7 @@ impl Repetition {
     pub fn new(said: &Arc<Said>, taken: &Taken, limits: Limits) -> Self {
         let (said, taken, tokens) = (Arc::clone(said), taken.clone(), Vec::new());
         let (first, second) = (BTreeSet::new(), BTreeSet::new());
-        Self { said, taken, limits, tokens, before_second: 0, first, second, joined: false, dot: false }
+        Self { said, taken, limits, tokens, first, second, joined: false, dot: false }
     }
 
     /// The tokens with which it can go on.
@@ -308,17 +356,14 @@ impl Repetition {
         self.dot = Some(token) == said.dot && self.may_be_dot(token);
         (self.first, self.second, self.joined) = (first, second, joined);
         self.tokens.push(token);
-        if joined {
-            self.before_second = self.tokens.len();
-        }
         self.dot || self.joined || !self.first.is_empty() || !self.second.is_empty()
     }
 
-    /// Whether it may end here.
+    /// Whether it may end here. If it cannot go on, it may, too: so an answer comes to no dead end where the words that
+    /// would make a name of it are taken.
     pub fn may_end(&self) -> bool {
-        let second = || self.tokens.get(self.before_second..).unwrap_or_default();
-        let ends = || self.part_ends(&self.first, &self.tokens) || self.part_ends(&self.second, second());
-        self.tokens.is_empty() || self.dot || ends()
+        let ends = || self.part_ends(&self.first) || self.part_ends(&self.second);
+        self.tokens.is_empty() && !self.limits.is_below || self.dot || ends() || self.tokens().next().is_none()
     }
 
     /// Its tokens, as it ends.
@@ -330,14 +375,15 @@ impl Repetition {
     fn first_places(&self) -> impl Iterator<Item = Place> {
         let starts = self.tokens.is_empty().then(|| self.said.starts());
         let places = starts.into_iter().flatten().chain(self.first.iter().copied());
-        places.filter(|place| !self.said.enters(*place, &self.taken.origins))
+        places.filter(|place| !self.said.enters(*place, &self.taken.origins) && self.may_be_at(*place))
     }
 
     /// Where its second part can. It may be taken from what was said for another string.
     fn second_places(&self) -> impl Iterator<Item = Place> {
         let before = self.tokens.split_last().filter(|_| self.joined).map(|(_, before)| before);
         let starts = before.map(|before| self.second_starts(before));
-        starts.into_iter().flatten().chain(self.second.iter().copied())
+        let places = starts.into_iter().flatten().chain(self.second.iter().copied());
+        places.filter(|place| self.may_be_at(*place))
     }
 
     /// Where a second part begins after a first one. It does not repeat that, and makes no string of what must be another.
@@ -348,22 +394,28 @@ impl Repetition {
         });
         let others: Vec<&[u32]> = rests.collect();
         self.said.starts().filter(move |start| {
-            !self.said.says(*start, first) && !others.iter().any(|rest| self.said.says(*start, rest))
+            let repeats = || self.said.says(*start, first) || others.iter().any(|rest| self.said.says(*start, rest));
+            self.may_be_at(*start) && !repeats()
         })
     }
 
     fn may_be_dot(&self, dot: u32) -> bool {
-        !self.limits.is_no_dot && self.tokens.is_empty() && !self.taken.others.iter().any(|other| *other == [dot])
+        !self.limits.is_below && self.tokens.is_empty() && !self.taken.others.iter().any(|other| *other == [dot])
     }
 
-    /// Whether a part may end, which is at one of these places and has these tokens.
-    fn part_ends(&self, places: &BTreeSet<Place>, tokens: &[u32]) -> bool {
-        places.iter().any(|place| self.said.ends(*place)) && (!self.limits.is_name || self.said.is_name(tokens))
+    /// Whether a part can be at a place.
+    fn may_be_at(&self, place: Place) -> bool {
+        !self.limits.is_name || self.said.leads_to_name(place)
+    }
+
+    /// Whether a part that is at one of these places may end.
+    fn part_ends(&self, places: &BTreeSet<Place>) -> bool {
+        places.iter().any(|place| self.said.ends(*place) && (!self.limits.is_name || place.is_name))
     }
 
     /// Whether its first part may end, and something is said that can be its second.
     fn may_join(&self) -> bool {
-        self.part_ends(&self.first, &self.tokens) && self.second_starts(&self.tokens).next().is_some()
+        self.part_ends(&self.first) && self.second_starts(&self.tokens).next().is_some()
     }
 }
 

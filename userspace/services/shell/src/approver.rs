@@ -272,11 +272,16 @@ impl Questions<'_> {
 async fn turn_over(held: &Held<'_>, mut sheets: Vec<Sheet>, last: &Last<'_>) -> Asked {
     let end = sheets.pop().unwrap_or_default();
     for Sheet { page, next } in sheets {
-        match held.ask(&page.spans(), &next).await? {
-            (line, LineEnd::Entered) if line.is_empty() => {}
-            // Whatever was entered, it is no answer to the question.
-            (_, LineEnd::Entered) => return Ok((String::new(), LineEnd::EndOfInput)),
-            ended => return Ok(ended),
+        loop {
+            match held.ask(&page.spans(), &next).await? {
+                (line, LineEnd::Entered) if line.is_empty() => break,
+                (line, LineEnd::Entered) if Choice::of(&line, false) == Some(Choice::No) => {
+                    return Ok((String::new(), LineEnd::EndOfInput));
+                }
+                // What else was entered is no answer to the question, which is not out yet. The page is shown again.
+                (_, LineEnd::Entered) => {}
+                ended => return Ok(ended),
+            }
         }
     }
     match last {
@@ -364,21 +369,15 @@ pub async fn consent(runner: &Runner, ask: &Ask<'_>) -> Result<ConsentReach, Rep
         None => String::new(),
     };
     let answers = format!("y: once, t: again this turn, s: this session{pattern}, Enter: no");
-    let last = Last::Question(&answers, allow(selector.is_some()));
-    let mut asked = Questions::of(runner).ask_about(ask, ASKS, Style::Plain, &last).await;
-    let choice = loop {
-        let line = match &asked {
-            Ok((line, LineEnd::Entered)) => line,
-            _ => break Choice::No,
-        };
+    let mut told = answers.clone();
+    let (choice, asked) = loop {
+        let last = Last::Question(&told, allow(selector.is_some()));
+        let asked = Questions::of(runner).ask_about(ask, ASKS, Style::Plain, &last).await;
+        let Ok((line, LineEnd::Entered)) = &asked else { break (Choice::No, asked) };
         match Choice::of(line, selector.is_some()) {
+            Some(choice) => break (choice, asked),
             // The person may not have seen the question, and typed the next request.
-            Choice::Unclear => {
-                let told = format!("{LEAD}{} is no answer. {answers}\n", in_quotes(line.trim(), NAMED));
-                let held = runner.screen.hold_for_question().await;
-                asked = held.ask(&[(Style::Plain, &told)], allow(selector.is_some())).await;
-            }
-            choice => break choice,
+            None => told = format!("{} is no answer. {answers}", in_quotes(line.trim(), NAMED)),
         }
     };
     match (choice, selector) {
@@ -387,7 +386,7 @@ pub async fn consent(runner: &Runner, ask: &Ask<'_>) -> Result<ConsentReach, Rep
             Questions::of(runner).directory(&ask.tool.descriptor.name, &path).await
         }
         (Choice::Pattern, Some((Pattern::Same, pattern))) => Ok(ConsentReach { span: Span::Session, pattern }),
-        (Choice::Pattern | Choice::No | Choice::Unclear, _) => Err(refused(asked)),
+        (Choice::Pattern | Choice::No, _) => Err(refused(asked)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a person may answer to a question about a call.
+//! The answers to a question about a call, and their letters.
 
 use capos_schema::authority::Span;
 
@@ -8,20 +8,20 @@ pub enum Choice {
     Reach(Span),
     Pattern,
     No,
-    Unclear,
 }
 
 impl Choice {
-    /// Reads an answer. Enter alone is no.
-    pub fn of(line: &str, has_pattern: bool) -> Self {
-        match line.trim().to_lowercase().as_str() {
+    /// Reads an answer; Enter alone is no. None if the line is no answer.
+    pub fn of(line: &str, has_pattern: bool) -> Option<Self> {
+        let choice = match line.trim().to_lowercase().as_str() {
             "y" | "yes" => Self::Reach(Span::Once),
             "t" | "turn" => Self::Reach(Span::Turn),
             "s" | "session" => Self::Reach(Span::Session),
             "p" if has_pattern => Self::Pattern,
             "" | "n" | "no" => Self::No,
-            _ => Self::Unclear,
-        }
+            _ => return None,
+        };
+        Some(choice)
     }
 }
 
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn only_a_clear_answer_allows_a_call() {
-        let reach = Choice::Reach;
+        let reach = |span| Some(Choice::Reach(span));
         for (line, choice) in [
             ("y", reach(Span::Once)),
             (" YES ", reach(Span::Once)),
@@ -44,24 +44,28 @@ mod tests {
             ("Turn", reach(Span::Turn)),
             ("s", reach(Span::Session)),
             ("session", reach(Span::Session)),
-            ("p", Choice::Pattern),
-            ("", Choice::No),
-            ("n", Choice::No),
-            ("No", Choice::No),
-            ("yy", Choice::Unclear),
-            ("yes please", Choice::Unclear),
-            ("\u{443}", Choice::Unclear),
-            ("list my files", Choice::Unclear),
+            ("p", Some(Choice::Pattern)),
+            ("", Some(Choice::No)),
+            ("n", Some(Choice::No)),
+            ("No", Some(Choice::No)),
+            ("yy", None),
+            ("yes please", None),
+            ("\u{443}", None),
+            ("list my files", None),
         ] {
             assert_eq!(Choice::of(line, true), choice, "{line:?}");
         }
-        assert_eq!(Choice::of("p", false), Choice::Unclear);
-        // The question has each letter that is no "no", and no other.
+        assert_eq!(Choice::of("p", false), None);
+        // The question has each letter that answers it, and no other.
         for has_pattern in [false, true] {
             let letters = allow(has_pattern).split_once('[').unwrap().1.split_once(']').unwrap().0;
-            for letter in ["y", "t", "s", "p"] {
-                let is_answer = Choice::of(letter, has_pattern) != Choice::Unclear;
-                assert_eq!(letters.split('/').any(|offered| offered == letter), is_answer, "{letter} of {letters}");
+            for letter in ["y", "t", "s", "p", "n"] {
+                let is_answer = Choice::of(letter, has_pattern) != None;
+                assert_eq!(
+                    letters.split('/').any(|offered| offered.to_lowercase() == letter),
+                    is_answer,
+                    "{letter} of {letters}"
+                );
             }
         }
     }

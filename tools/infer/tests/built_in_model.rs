@@ -440,6 +440,23 @@ fn a_function_word_alone_is_no_name() {
     // "It" is not all that the person has.
     let delete = |path: &str| permits("delete it, and all in old", "delete_file", json!({ "path": path }));
     assert!(!delete(".") && !delete("") && delete("old") && list("list it", ".") && list("list it", ""));
+    // A single letter is a name, where it is no article, and marks make a name.
+    let copy = |said: &str, from: &str, to: &str| permits(said, "copy_file", json!({ "from": from, "to": to }));
+    assert!(copy("copy a to b", "a", "b") && copy("copy x.txt from a to b", "a/x.txt", "b/x.txt"));
+    assert!(list("what is in folder a", "a") && !list("is there a folder", "a"));
+    for (said, path) in [
+        ("list my/", "my/"),
+        ("list /on", "/on"),
+        ("list ./do", "./do"),
+        ("list the folder (on)", "on"),
+        ("list the folder \u{ab}on\u{bb}", "on"),
+        ("list \u{201e}will\u{201c}", "will"),
+        ("list the folder Named about", "about"),
+        ("list /", "/"),
+        ("list \u{2615}", "\u{2615}"),
+    ] {
+        assert!(list(said, path), "{said}");
+    }
     // Contractions are no names either.
     for (said, names) in [
         ("let's restart it", &["s", "let's", "let"][..]),

@@ -46,6 +46,8 @@ const TO: &str = "to";
 /// What orders something not to happen, if nobody is said to do so: "don't restart it".
 const ORDERS_NOT: [&str; 3] = ["dont", "donot", "never"];
 const PRONOUNS: [&str; 7] = ["i", "we", "you", "they", "he", "she", "it"];
+/// What says that something of the kind is to be done all the same: "don't list everything, only photos".
+const ALL_THE_SAME: [&str; 5] = ["but", "only", "except", "instead", "rather"];
 /// What keeps things as they are.
 const KEEPS: [&str; 2] = ["leave", "keep"];
 /// What the next word is the name of.
@@ -172,7 +174,8 @@ fn is_unwanted(tool: &Tool, text: &[Clause]) -> bool {
             _ => false,
         })
     };
-    text.iter().any(is_order) && asks(text, std::slice::from_ref(&verb)) == Some(false)
+    let goes_on = text.iter().flatten().any(|word| ALL_THE_SAME.contains(&word.text.as_str()));
+    text.iter().any(is_order) && !goes_on && asks(text, std::slice::from_ref(&verb)) == Some(false)
 }
 
 /// Whether somebody is said to do something: "I don't read it" is no order.
@@ -389,6 +392,7 @@ mod tests {
         let restarts = |said: &str| {
             AskedWith::default().callable(&[tool("restart_service", &["name"])], &[said.into()], false).len() == 1
         };
+        assert!(restarts("don't restart ahci but the exporter") && restarts("don't restart all, only web"));
         assert!(!restarts("do NOT restart the web service, i am in the middle of something"));
         for said in
             ["do not stop web, restart it", "is web not up?", "I did not restart web", "don't forget to restart web"]

@@ -17,7 +17,12 @@ const CALLED: [&str; 2] = ["called", "named"];
 const APOSTROPHES: [&str; 6] = ["'", "\u{2019}", "\u{2018}", "\u{b4}", "\u{2bc}", "`"];
 const ENDINGS: [&str; 7] = ["s", "t", "m", "d", "re", "ve", "ll"];
 /// Marks around names and texts, as JSON strings write them.
-const QUOTES: [&str; 5] = ["\\\"", "'", "`", "\u{201c}", "\u{2018}"];
+const QUOTES: [&str; 12] =
+    ["\\\"", "'", "`", "\u{201c}", "\u{201e}", "\u{2018}", "\u{2019}", "\u{ab}", "(", "[", "<", "*"];
+/// Marks that make a name of nothing. Others can be one: `/`.
+const MARKS: [char; 12] = ['.', ',', ';', ':', '!', '?', '"', '\\', '-', '(', ')', '='];
+/// What follows the name of a thing that goes somewhere: "copy a to b".
+const TO: [&str; 8] = ["to", "into", "in", "from", "as", "over", "and", "or"];
 
 /// Texts of people and tools, in the tokens with which JSON strings write them.
 #[derive(Clone, Debug, Default)]
@@ -108,7 +113,10 @@ impl Said {
             let after_hyphen = last.is_some_and(|last| last.is_hyphen);
             let is_space = piece.as_deref() == Some(" ");
             let is_function = |at| is_function_word(pieces, at, function_words);
-            let is_name = |at: usize| is_word(pieces.get(at).and_then(Option::as_deref)) && !is_function(at);
+            let is_name = |at: usize| match pieces.get(at).and_then(Option::as_deref) {
+                piece if is_word(piece) => !is_function(at),
+                piece => piece.is_some_and(is_sign),
+            };
             let (is_function_word, has_name) = match self.runs.get(origin) {
                 Some(first) => (first.is_function_word, first.has_name && !is_hyphen),
                 None => (is_function(at), is_name(at.saturating_add(borders).saturating_sub(1))),
@@ -224,6 +232,12 @@ impl Taken {
     }
 }
 
+/// Whether a piece that is no word can be a name, as a slash and a symbol can.
+fn is_sign(piece: &str) -> bool {
+    let is_plain = |sign: char| sign.is_whitespace() || MARKS.contains(&sign) || sign == '\u{2026}';
+    !APOSTROPHES.contains(&piece) && !piece.starts_with(is_plain)
+}
+
 /// Whether a piece is a word.
 fn is_word(piece: Option<&str>) -> bool {
     piece.is_some_and(|piece| piece.starts_with(char::is_alphanumeric))
@@ -249,8 +263,17 @@ fn is_function_word(pieces: &[Option<String>], at: usize, function_words: &[Stri
         before(1) == Some(" ")
             && before(2).is_some_and(|word| CALLED.iter().any(|called| called.eq_ignore_ascii_case(word)))
     };
-    let goes_on = || after(1).is_some_and(|next| CONNECTORS.contains(&next)) && is_word(after(2));
-    piece(Some(at)).is_some_and(is_one) && !is_quoted() && !is_called() && !goes_on()
+    let connects = |piece: Option<&str>| piece.is_some_and(|piece| CONNECTORS.contains(&piece));
+    let is_part = || connects(before(1)) || connects(after(1)) && is_word(after(2)) || after(1) == Some(SLASH);
+    // "Stop a service", and "copy a to b".
+    let is_letter = |word: &str| {
+        let is_followed = after(1) == Some(" ") && is_word(after(2));
+        word.chars().nth(1).is_none() && !(is_followed && after(2).is_some_and(|next| !TO.contains(&next)))
+    };
+    piece(Some(at)).is_some_and(|word| is_one(word) && (is_ending() || !is_letter(word)))
+        && !is_quoted()
+        && !is_called()
+        && !is_part()
 }
 
 /// The same pieces, with a hyphen for each space between two words: people say "the model loader" for `model-loader`.

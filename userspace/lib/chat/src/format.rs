@@ -4,6 +4,7 @@ use capos_call_form::CallForm;
 use capos_gguf::Header;
 use capos_tokenizer::Tokenizer;
 
+use crate::again::call_again;
 use crate::asked::AskedWith;
 use crate::{ChatError, Conversation, Message, Prompt, Role, Template, Tool};
 
@@ -82,6 +83,14 @@ impl ChatFormat {
         });
         let results = messages.iter().skip(first).any(|message| message.role == Role::Tool);
         self.asked_with.callable(tools, &said, results)
+    }
+
+    /// What is added to the logit of a further call, if the latest message is a result: the model makes them where nothing is
+    /// left to do.
+    pub fn call_again(&self, messages: &[Message]) -> Option<f32> {
+        messages.last().filter(|last| last.role == Role::Tool)?;
+        let request = messages.iter().rev().find(|message| message.role == Role::User && !message.untrusted);
+        request.map(|request| call_again(&request.content))
     }
 
     /// The words that alone are the name of nothing ([`crate::FUNCTION_WORDS`]).

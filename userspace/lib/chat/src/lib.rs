@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::arithmetic_side_effects)]
 
+mod again;
 mod answer;
 mod asked;
 mod call_reader;

@@ -54,6 +54,8 @@ pub struct Rules<'a> {
     pub said: Option<&'a [String]>,
     /// Words that alone are the name of nothing, in small letters.
     pub function_words: &'a [String],
+    /// What is added to the logit of a call as the beginning of the answer, for [`CallForm::Lines`].
+    pub call_again: Option<f32>,
 }
 
 impl Grammars {
@@ -98,14 +100,14 @@ impl Grammars {
     /// # Errors
     /// [`ChatError::Grammar`] if grammars cannot enforce the answer's own schema.
     pub fn answer(&self, tokenizer: &Tokenizer, rules: Rules<'_>) -> Result<Option<Grammar>, ChatError> {
-        let Rules { form, tools, schema, said, function_words } = rules;
+        let Rules { form, tools, schema, said, function_words, call_again } = rules;
         if form == Some(CallForm::Lines) {
             let why = "the vocabulary has no token for a mark of the template, which uses <|invoke|>";
             let tokens = self.lines.as_ref().ok_or_else(|| wrong(why))?;
             let schema = self.answer(tokenizer, Rules { schema, ..Rules::default() })?;
             let lines: Vec<Line> = tools.iter().map(Line::of).collect();
             let said = said.map(|texts| Said::new(texts, function_words, tokenizer));
-            let grammar = LineGrammar::new(tokens, tokenizer, &lines, said, schema);
+            let grammar = LineGrammar::new(tokens, tokenizer, &lines, (said, schema), call_again);
             return Ok(Some(Grammar { held: Held::Lines(Box::new(grammar)), loose: Vec::new() }));
         }
         let form = form.filter(|_| !tools.is_empty());
@@ -408,6 +410,14 @@ impl Grammar {
         match &mut self.held {
             Held::Objects(matcher) => matcher.consume_token(id).map_err(|error| wrong(&error.to_string())),
             Held::Lines(grammar) => grammar.accept(id),
+        }
+    }
+
+    /// What is to be added to the logit of a token that can come next.
+    pub fn bias(&self) -> Option<(u32, f32)> {
+        match &self.held {
+            Held::Objects(_) => None,
+            Held::Lines(grammar) => grammar.bias(),
         }
     }
 

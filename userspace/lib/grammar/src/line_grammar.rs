@@ -147,6 +147,8 @@ pub struct LineGrammar {
     /// What its strings were taken from.
     taken: Taken,
     calls: bool,
+    /// What is added to the logit of a call, while the answer has not begun.
+    call_again: Option<f32>,
 }
 
 enum Place {
@@ -207,8 +209,8 @@ impl LineGrammar {
         tokens: &Arc<LineTokens>,
         tokenizer: &Tokenizer,
         lines: &[Line],
-        said: Option<Said>,
-        schema: Option<Grammar>,
+        (said, schema): (Option<Said>, Option<Grammar>),
+        call_again: Option<f32>,
     ) -> Self {
         let encode = |text: &str| tokenizer.encode(text, Marks::Foreign);
         let mut grammar = Self {
@@ -226,6 +228,7 @@ impl LineGrammar {
             line: 0,
             taken: Taken::default(),
             calls: false,
+            call_again,
         };
         grammar.place = grammar.beginning();
         grammar
@@ -270,9 +273,15 @@ impl LineGrammar {
         Ok(allowed)
     }
 
+    /// What is to be added to the logit of a token that can come next.
+    pub fn bias(&self) -> Option<(u32, f32)> {
+        self.call_again.map(|bias| (self.tokens.invoke, bias))
+    }
+
     /// Takes the token that came.
     pub fn accept(&mut self, id: u32) -> Result<(), ChatError> {
         let tokens = Arc::clone(&self.tokens);
+        self.call_again = None;
         let known = match &mut self.place {
             Place::Schema => return self.schema.as_mut().map_or(Ok(()), |schema| schema.accept(id)),
             Place::Text { begun } => {

@@ -151,7 +151,8 @@ impl Said {
         let runs = self.runs.iter().enumerate();
         let begins = |(border, run): &(usize, &Run)| {
             let is_within = run.in_name || run.is_space || run.is_hyphen;
-            !run.tokens.is_empty() && !is_within && !(run.is_function_word && run.origin != *border)
+            let is_joined = run.is_function_word && run.origin != *border;
+            !run.tokens.is_empty() && !is_within && !is_joined
         };
         runs.filter(begins).map(|(border, _)| Place { border, taken: 0, is_name: false })
     }

@@ -88,7 +88,8 @@ impl<'m> Assistant<'m> {
         let callable = repeats.then(|| model.format().callable(&request.tools, &request.messages));
         let tools = callable.as_deref().unwrap_or(&request.tools);
         let function_words = model.format().function_words();
-        let rules = Rules { form, tools, schema, said: said.as_deref(), function_words };
+        let call_again = if repeats { model.format().call_again(&request.messages) } else { None };
+        let rules = Rules { form, tools, schema, said: said.as_deref(), function_words, call_again };
         Ok(model.grammars()?.answer(model.tokenizer(), rules)?)
     }
 

@@ -13,6 +13,10 @@ impl Constraint for Held {
         Ok(())
     }
 
+    fn bias(&self) -> Option<(u32, f32)> {
+        self.0.bias()
+    }
+
     fn accept(&mut self, token: u32) -> Result<(), EngineError> {
         self.0.accept(token).map_err(failed)
     }

@@ -71,7 +71,13 @@ impl Sequence {
     /// Chooses the next token by the logits after the last, and adds the tokens that follow without a choice.
     pub fn choose(&mut self, logits: &[f32], events: &mut Events) {
         let allowed = self.constrained.as_ref().map(|constrained| &constrained.allowed);
-        match self.sampler.choose(logits, allowed, &self.tokens) {
+        let bias = self.constrained.as_ref().and_then(|constrained| constrained.constraint.bias());
+        let biased = bias.and_then(|(id, bias)| {
+            let mut biased = logits.to_vec();
+            *biased.get_mut(usize::try_from(id).ok()?)? += bias;
+            Some(biased)
+        });
+        match self.sampler.choose(biased.as_deref().unwrap_or(logits), allowed, &self.tokens) {
             Some(token) => {
                 self.add(token, events);
                 self.add_forced(events);

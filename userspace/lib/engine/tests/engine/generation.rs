@@ -421,6 +421,7 @@ type Accepted = Rc<RefCell<Vec<u32>>>;
 struct Script {
     sets: Vec<Vec<u32>>,
     accepted: Accepted,
+    bias: Option<(u32, f32)>,
 }
 
 impl Constraint for Script {
@@ -431,6 +432,10 @@ impl Constraint for Script {
             set.iter().for_each(|id| allowed.allow(*id));
         }
         Ok(())
+    }
+
+    fn bias(&self) -> Option<(u32, f32)> {
+        self.bias
     }
 
     fn accept(&mut self, token: u32) -> Result<(), EngineError> {
@@ -445,7 +450,7 @@ impl Constraint for Script {
 fn script(sets: &[&[u32]]) -> (Option<Box<dyn Constraint>>, Accepted) {
     let accepted = Accepted::default();
     let sets = sets.iter().map(|set| set.to_vec()).collect();
-    (Some(Box::new(Script { sets, accepted: accepted.clone() })), accepted)
+    (Some(Box::new(Script { sets, accepted: accepted.clone(), bias: None })), accepted)
 }
 
 #[test]
@@ -463,6 +468,21 @@ fn only_tokens_that_a_constraint_allows_are_chosen() {
         assert!([1, 2].contains(&found.tokens[2]), "{:?}", found.tokens);
         assert_eq!(*accepted.borrow(), found.tokens);
     }
+}
+
+#[test]
+fn a_constraint_makes_a_token_likelier_or_less_likely() {
+    let (file, expected) = read("llama-f32");
+    let model = Model::open(&file, None).unwrap();
+    let mut generation = Generation::new(&model, scalar(), Options::default());
+    let mut first = |bias| {
+        let constraint = Script { sets: vec![vec![4, 5]], accepted: Accepted::default(), bias };
+        run_one(&mut generation, request(&expected.ids, 1), Some(Box::new(constraint))).tokens[0]
+    };
+    let likelier = first(None);
+    let other = if likelier == 4 { 5 } else { 4 };
+    assert_eq!((first(Some((likelier, -100.0))), first(Some((other, 100.0)))), (other, other));
+    assert_eq!((first(Some((likelier, 100.0))), first(Some((48, 100.0)))), (likelier, likelier));
 }
 
 #[test]

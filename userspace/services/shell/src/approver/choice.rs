@@ -60,7 +60,7 @@ mod tests {
         for has_pattern in [false, true] {
             let letters = allow(has_pattern).split_once('[').unwrap().1.split_once(']').unwrap().0;
             for letter in ["y", "t", "s", "p", "n"] {
-                let is_answer = Choice::of(letter, has_pattern) != None;
+                let is_answer = Choice::of(letter, has_pattern).is_some();
                 assert_eq!(
                     letters.split('/').any(|offered| offered.to_lowercase() == letter),
                     is_answer,

@@ -13,7 +13,7 @@ use capos_gguf::Header;
 use capos_grammar::{Grammars, Rules};
 use capos_tokenizer::{Marks, Tokenizer};
 use minijinja::{AutoEscape, Environment, context};
-use serde_json::{Value, json};
+use serde_json::Value;
 use source::{output, python, train, vocabulary, words};
 
 /// The output of `capos-infer` with `--json`.

@@ -21,7 +21,7 @@ const SEVERAL: [&str; 14] = [
 const MARKS: [char; 4] = [';', '&', '\n', '+'];
 
 /// How much less likely a further call is made after a result, in natural logarithms, if the request asks for one thing by
-/// its words. A small model goes on where nothing is left to do: it takes the story around a wish for another one. Chosen
+/// its words. A small model calls again where nothing is left to do: it takes the story around a wish for another one. Chosen
 /// by the requests that the model card calls read.
 const OF_ONE: f32 = 4.0;
 /// If it may ask for several.

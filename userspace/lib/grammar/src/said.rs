@@ -114,11 +114,13 @@ impl Said {
             let is_space = piece.as_deref() == Some(" ");
             let is_function = |at| is_function_word(pieces, at, function_words);
             let is_name = |at: usize| match pieces.get(at).and_then(Option::as_deref) {
+                // Without a list, as in older files, everything is a name.
+                _ if function_words.is_empty() => true,
                 piece if is_word(piece) => !is_function(at),
                 piece => piece.is_some_and(is_sign),
             };
             let (is_function_word, has_name) = match self.runs.get(origin) {
-                Some(first) => (first.is_function_word, first.has_name && !is_hyphen),
+                Some(first) => (first.is_function_word, first.has_name && (!is_hyphen || function_words.is_empty())),
                 None => (is_function(at), is_name(at.saturating_add(borders).saturating_sub(1))),
             };
             self.runs.push(Run {

@@ -103,10 +103,6 @@ class GroupGenerator(Generator):
         self.tools, self.made = [], []
         self._asked = ([], [])
 
-    def _one_of(self, patterns):
-        shares = [pattern.weight * (LONG_SHARE if pattern.least_words >= LONG else 1) for pattern in patterns]
-        return self.random.choices(patterns, shares)[0]
-
     def draw(self, most=None):
         """Another set of tools, with an upper bound on their number."""
         generic = self.random.randrange(100) < self.generic_sets
@@ -220,7 +216,8 @@ class GroupGenerator(Generator):
     def _one_of(self, patterns):
         if not patterns:
             raise Unfit
-        return super()._one_of(patterns)
+        shares = [pattern.weight * (LONG_SHARE if pattern.least_words >= LONG else 1) for pattern in patterns]
+        return self.random.choices(patterns, shares)[0]
 
     def _any_of(self, found):
         if not found:

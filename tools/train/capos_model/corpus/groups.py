@@ -45,11 +45,6 @@ SHARES |= {"copy_file": 2, "move_file": 2, "find_files": 2, "search_files": 2}
 PROFILES = {"operator": 4, "guest": 1, "anonymous": 1}
 
 
-# Long sentences, which give a reason or tell a story before they ask, are harder than short ones. So each is taken more
-# often than its number of wordings says: from this many words on, this many times as often.
-LONG, LONG_SHARE = 13, 4
-
-
 # What requests name that are about this machine.
 NAMED = {"path", "path1", "path2", "folder", "service", "program"}
 
@@ -216,8 +211,7 @@ class GroupGenerator(Generator):
     def _one_of(self, patterns):
         if not patterns:
             raise Unfit
-        shares = [pattern.weight * (LONG_SHARE if pattern.least_words >= LONG else 1) for pattern in patterns]
-        return self.random.choices(patterns, shares)[0]
+        return super()._one_of(patterns)
 
     def _any_of(self, found):
         if not found:

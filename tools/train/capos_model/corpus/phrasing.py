@@ -89,15 +89,6 @@ class Pattern:
             text = text[: found.start()] + text[found.end() :]
         return weight
 
-    @cached_property
-    def least_words(self):
-        """The number of words of its shortest sentence."""
-        text = self.text
-        while found := _GROUP.search(text):
-            shortest = min(_choices(*found.groups()), key=lambda choice: len(choice.split()))
-            text = text[: found.start()] + shortest + text[found.end() :]
-        return len(text.split())
-
     def choose(self, random, section=HELD_OUT):
         """One of its sentences, values still open; for training one that is not held out."""
         while held_out(text := self._choose(random)) and section == TRAIN:

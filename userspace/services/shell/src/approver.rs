@@ -301,7 +301,7 @@ fn foreign(told: usize, read: usize) -> Option<&'static str> {
     match told {
         _ if read <= told => None,
         0 => Some("The model has read files, logs or output that others may have written."),
-        _ => Some("Since the last question the model has read more text that others may have written."),
+        _ => Some("Since the last question the model has read more text of others."),
     }
 }
 

@@ -9,19 +9,40 @@ use std::collections::BTreeSet;
 use capos_chat::lines::Line;
 use capos_chat::{ASKED_WITH, CallForm, ChatFormat, FUNCTION_WORDS, Message, NOT_NAMES, Role, Tool};
 use capos_gguf::Header;
-use capos_grammar::{Grammars, Rules};
+use capos_grammar::{Grammar, Grammars, Rules};
 use capos_tokenizer::{Marks, Tokenizer};
 use serde_json::{Value, json};
 use source::{train, vocabulary, words};
 
-/// The strings of a call are taken from different words of what was said.
-#[test]
-fn a_call_does_not_take_the_same_words_twice() {
+/// The tokenizer and grammars of a file with the model's vocabulary, and the form of its calls.
+fn made() -> (Tokenizer, Grammars, Option<CallForm>) {
     let folder = tempfile::tempdir().unwrap();
     let file = std::fs::read(vocabulary(folder.path())).unwrap();
     let tokenizer = Tokenizer::new(&Header::parse(&file, file.len() as u64).unwrap()).unwrap();
     let grammars = Grammars::new(&tokenizer).unwrap();
     let source = std::fs::read_to_string(train().join("template.jinja")).unwrap();
+    (tokenizer, grammars, CallForm::of(&source))
+}
+
+/// The tools of an operator's sessions.
+fn operators() -> Vec<Tool> {
+    let tools = std::fs::read_to_string(train().join("data/tools.json")).unwrap();
+    let tools: Value = serde_json::from_str(&tools).unwrap();
+    Tool::list(&tools["operator"]).unwrap()
+}
+
+/// Whether a grammar permits this beginning of an answer.
+fn takes(grammar: &mut Grammar, tokenizer: &Tokenizer, answer: &str) -> bool {
+    tokenizer.encode(answer, Marks::All).into_iter().all(|id| {
+        let allowed = grammar.allowed().unwrap().contains(id);
+        allowed && grammar.accept(id).is_ok()
+    })
+}
+
+/// The strings of a call are taken from different words of what was said.
+#[test]
+fn a_call_does_not_take_the_same_words_twice() {
+    let (tokenizer, grammars, form) = made();
     let tool = |name: &str, parameters: &[&str]| {
         let properties: serde_json::Map<String, Value> =
             parameters.iter().map(|name| (name.to_string(), json!({ "type": "string" }))).collect();
@@ -36,14 +57,9 @@ fn a_call_does_not_take_the_same_words_twice() {
     ];
     let tools = Tool::list(&Value::from(tools.to_vec())).unwrap();
     let permits = |said: &str, name: &str, arguments: &str| {
-        let rules =
-            Rules { form: CallForm::of(&source), tools: &tools, said: Some(&[said.into()]), ..Rules::default() };
+        let rules = Rules { form, tools: &tools, said: Some(&[said.into()]), ..Rules::default() };
         let mut grammar = grammars.answer(&tokenizer, rules).unwrap().unwrap();
-        let answer = format!("<|invoke|>{name}<|as|>{name}{arguments}");
-        tokenizer.encode(&answer, Marks::All).into_iter().all(|id| {
-            let allowed = grammar.allowed().unwrap().contains(id);
-            allowed && grammar.accept(id).is_ok()
-        })
+        takes(&mut grammar, &tokenizer, &format!("<|invoke|>{name}<|as|>{name}{arguments}"))
     };
     let copy = |said: &str, from: &str, to: &str| permits(said, "copy", &json!({ "from": from, "to": to }).to_string());
     let write =
@@ -97,29 +113,15 @@ fn a_call_does_not_take_the_same_words_twice() {
 /// A small model takes a word of a sentence for a name: "it is necessary that ldap makes a restart" for a service `a`.
 #[test]
 fn a_function_word_alone_is_no_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = std::fs::read(vocabulary(folder.path())).unwrap();
-    let tokenizer = Tokenizer::new(&Header::parse(&file, file.len() as u64).unwrap()).unwrap();
-    let (grammars, function_words) = (Grammars::new(&tokenizer).unwrap(), words("function_words"));
-    let source = std::fs::read_to_string(train().join("template.jinja")).unwrap();
-    let tools: Value =
-        serde_json::from_str(&std::fs::read_to_string(train().join("data/tools.json")).unwrap()).unwrap();
-    let tools = Tool::list(&tools["operator"]).unwrap();
+    let (tokenizer, grammars, form) = made();
+    let (tools, function_words) = (operators(), words("function_words"));
     let permits = |said: &str, name: &str, arguments: Value| {
         let head = Line::of(tools.iter().find(|tool| tool.name == name).unwrap()).head;
         let said = [said.to_string()];
-        let rules = Rules {
-            form: CallForm::of(&source),
-            tools: &tools,
-            said: Some(&said),
-            function_words: &function_words,
-            ..Rules::default()
-        };
+        let function_words = &*function_words;
+        let rules = Rules { form, tools: &tools, said: Some(&said), function_words, ..Rules::default() };
         let mut grammar = grammars.answer(&tokenizer, rules).unwrap().unwrap();
-        tokenizer.encode(&format!("<|invoke|>{head}<|as|>{name}{arguments}"), Marks::All).into_iter().all(|id| {
-            let allowed = grammar.allowed().unwrap().contains(id);
-            allowed && grammar.accept(id).is_ok()
-        })
+        takes(&mut grammar, &tokenizer, &format!("<|invoke|>{head}<|as|>{name}{arguments}"))
     };
     let restart = |said: &str, name: &str| permits(said, "restart_service", json!({ "name": name }));
     let list = |said: &str, path: &str| permits(said, "list_directory", json!({ "path": path }));
@@ -185,14 +187,8 @@ fn a_function_word_alone_is_no_name() {
 /// Whatever the model picks, something can follow, or the answer may end.
 #[test]
 fn no_answer_comes_to_a_dead_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = std::fs::read(vocabulary(folder.path())).unwrap();
-    let tokenizer = Tokenizer::new(&Header::parse(&file, file.len() as u64).unwrap()).unwrap();
-    let (grammars, function_words) = (Grammars::new(&tokenizer).unwrap(), words("function_words"));
-    let source = std::fs::read_to_string(train().join("template.jinja")).unwrap();
-    let tools: Value =
-        serde_json::from_str(&std::fs::read_to_string(train().join("data/tools.json")).unwrap()).unwrap();
-    let tools = Tool::list(&tools["operator"]).unwrap();
+    let (tokenizer, grammars, form) = made();
+    let (tools, function_words) = (operators(), words("function_words"));
     let mut random = 7_u64;
     for said in [
         "restart it.",
@@ -204,7 +200,7 @@ fn no_answer_comes_to_a_dead_end() {
         "",
     ] {
         let said = [said.to_string()];
-        let (form, function_words) = (CallForm::of(&source), &*function_words);
+        let function_words = &*function_words;
         let rules = Rules { form, tools: &tools, said: Some(&said), function_words, ..Rules::default() };
         let call = tokenizer.encode("<|invoke|>", Marks::All);
         for _ in 0..150 {
@@ -279,13 +275,10 @@ fn calls_after_results_are_less_likely() {
     let messages = [Message::new(Role::User, "read a.txt"), reminder, result.clone()];
     assert_eq!(format.call_again(&messages), Some(bias("read a.txt")));
     // It is for the first token of an answer.
-    let folder = tempfile::tempdir().unwrap();
-    let file = std::fs::read(vocabulary(folder.path())).unwrap();
-    let tokenizer = Tokenizer::new(&Header::parse(&file, file.len() as u64).unwrap()).unwrap();
-    let grammars = Grammars::new(&tokenizer).unwrap();
+    let (tokenizer, grammars, form) = made();
     let tools = json!([{ "name": "now", "description": "Tells the time", "parameters": {} }]);
     let tools = Tool::list(&tools).unwrap();
-    let rules = Rules { form: Some(CallForm::Lines), tools: &tools, call_again: Some(-2.0), ..Rules::default() };
+    let rules = Rules { form, tools: &tools, call_again: Some(-2.0), ..Rules::default() };
     let mut grammar = grammars.answer(&tokenizer, rules).unwrap().unwrap();
     let call = tokenizer.encode("<|invoke|>", Marks::All)[0];
     assert_eq!(grammar.bias(), Some((call, -2.0)));
@@ -297,9 +290,7 @@ fn calls_after_results_are_less_likely() {
 #[test]
 fn the_words_of_people_ask_for_what_they_want() {
     let (format, mut grave) = (shipped(), 0);
-    let tools: Value =
-        serde_json::from_str(&std::fs::read_to_string(train().join("data/tools.json")).unwrap()).unwrap();
-    let tools = Tool::list(&tools["operator"]).unwrap();
+    let tools = operators();
     for set in ["requests", "requests-unread", "requests-once", "requests-fourth", "requests-fifth"] {
         for line in std::fs::read_to_string(train().join(format!("data/{set}.jsonl"))).unwrap().lines() {
             let request: Value = serde_json::from_str(line).unwrap();

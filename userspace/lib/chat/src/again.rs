@@ -21,17 +21,17 @@ const SEVERAL: [&str; 14] = [
 const MARKS: [char; 4] = [';', '&', '\n', '+'];
 
 /// How much less likely a further call is made after a result, in natural logarithms, if the request asks for one thing by
-/// its words. A small model calls again where nothing is left to do: it takes the story around a wish for another one. Chosen
-/// by the requests that the model card calls read.
+/// its words. A small model calls again where nothing is left to do: it takes the story around a wish for another one. The
+/// values are those that did best in sets of requests whose answers were read (docs/built-in-model-card.md).
 const OF_ONE: f32 = 4.0;
 /// If it may ask for several.
 const OF_SEVERAL: f32 = 1.0;
 
 /// What is added to the logit of a further call.
 pub(crate) fn call_again(request: &str) -> f32 {
-    let words = request.split(|letter: char| !letter.is_alphanumeric());
-    let is_several = request.contains(MARKS)
-        || words.into_iter().any(|word| SEVERAL.iter().any(|one| one.eq_ignore_ascii_case(word)));
+    let mut words = request.split(|letter: char| !letter.is_alphanumeric());
+    let is_several =
+        request.contains(MARKS) || words.any(|word| SEVERAL.iter().any(|one| one.eq_ignore_ascii_case(word)));
     if is_several { -OF_SEVERAL } else { -OF_ONE }
 }
 

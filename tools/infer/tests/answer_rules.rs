@@ -74,6 +74,20 @@ fn a_call_does_not_take_the_same_words_twice() {
         assert!(copy(said, from, to), "{said}");
         assert!(!copy(said, from, from), "{said}");
     }
+    // A name in the same folder takes that again, and no other part of the path.
+    for (said, to, may) in [
+        ("rename old/bank.txt to shore.txt", "old/shore.txt", true),
+        ("rename a/old/bank.txt to shore.txt", "a/old/shore.txt", true),
+        ("rename a/old/bank.txt to shore.txt", "a/shore.txt", true),
+        ("rename old/bank.txt to shore.txt", "old/bank.txt", false),
+        ("rename old/bank.txt to shore.txt", "old/bank.txt/shore.txt", false),
+        ("rename old/bank.txt to shore.txt", "old", false),
+        ("rename a/old/bank.txt to shore.txt", "a/old", false),
+    ] {
+        let from = said.split(' ').nth(1).unwrap();
+        assert_eq!(copy(said, from, to), may, "{said}: {to}");
+    }
+    assert!(!write("write bread to old/list.txt", "old/list.txt", "old/bread"));
     assert!(copy("take old/bank.txt out of its folder", "old/bank.txt", "bank.txt"));
     assert!(!copy("copy trips to there", "trips/trips", "there"));
     assert!(copy("copy trips/trips to there", "trips/trips", "there"));
@@ -291,7 +305,7 @@ fn calls_after_results_are_less_likely() {
 fn the_words_of_people_ask_for_what_they_want() {
     let (format, mut grave) = (shipped(), 0);
     let tools = operators();
-    for set in ["requests", "requests-unread", "requests-once", "requests-fourth", "requests-fifth"] {
+    for set in ["requests", "requests-unread", "requests-once", "requests-fourth", "requests-fifth", "requests-sixth"] {
         for line in std::fs::read_to_string(train().join(format!("data/{set}.jsonl"))).unwrap().lines() {
             let request: Value = serde_json::from_str(line).unwrap();
             let mut messages = Vec::new();

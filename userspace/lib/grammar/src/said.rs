@@ -68,6 +68,8 @@ struct Place {
     taken: usize,
     /// Whether the string so far has more than function words.
     is_name: bool,
+    /// Whether another string has these words. Then it takes the folder that they begin with, and no more.
+    is_folder: bool,
 }
 
 impl Said {
@@ -156,7 +158,7 @@ impl Said {
             let is_joined = run.is_function_word && run.origin != *border;
             !run.tokens.is_empty() && !is_within && !is_joined
         };
-        runs.filter(begins).map(|(border, _)| Place { border, taken: 0, is_name: false })
+        runs.filter(begins).map(|(border, _)| Place { border, taken: 0, is_name: false, is_folder: false })
     }
 
     /// Whether one ends at a place: not within a name, as `client` in `client-port`.
@@ -183,13 +185,26 @@ impl Said {
         let taken = (*run.tokens.get(place.taken)? == token).then_some(place.taken.saturating_add(1))?;
         let is_name = place.is_name || run.has_name;
         let at_end = taken == run.tokens.len();
-        Some(if at_end { Place { border: run.end, taken: 0, is_name } } else { Place { taken, ..place } })
+        Some(if at_end { Place { border: run.end, taken: 0, is_name, ..place } } else { Place { taken, ..place } })
     }
 
     /// Whether a text says these tokens from a place on, and then no more of a name or a path.
     fn says(&self, start: Place, tokens: &[u32]) -> bool {
         let end = tokens.iter().try_fold(start, |place, token| self.after(place, *token));
         end.is_some_and(|end| end.taken == 0 && self.runs.get(end.border).is_none_or(|run| !run.connects))
+    }
+
+    /// Whether a slash of a path is here.
+    fn is_at_slash(&self, border: usize) -> bool {
+        self.runs.get(border).is_some_and(|run| run.connects && run.tokens.first() == self.slash.as_ref())
+    }
+
+    /// Whether a folder that is here goes on: to its end, or to that of one within it.
+    fn is_in_folder(&self, place: Place) -> bool {
+        let is_path =
+            |border: &usize| self.runs.get(*border).is_some_and(|run| !run.tokens.is_empty() && !run.is_space);
+        let borders = (place.border..).take_while(is_path);
+        borders.skip(usize::from(self.is_at_slash(place.border))).any(|border| self.is_at_slash(border))
     }
 
     /// Where these tokens are said, as origins.
@@ -397,11 +412,19 @@ impl Repetition {
         std::mem::take(&mut self.tokens)
     }
 
-    /// Where its first part can go on.
+    /// Where its first part can go on. "Rename a/b to c" is about `a/c`: the folder of a string that has to be another one is
+    /// taken again.
     fn first_places(&self) -> impl Iterator<Item = Place> {
+        let is_taken = |place: Place| self.said.enters(place, &self.taken.origins);
         let starts = self.tokens.is_empty().then(|| self.said.starts());
-        let places = starts.into_iter().flatten().chain(self.first.iter().copied());
-        places.filter(|place| !self.said.enters(*place, &self.taken.origins) && self.may_be_at(*place))
+        let starts = starts
+            .into_iter()
+            .flatten()
+            .map(move |place| Place { is_folder: !self.taken.others.is_empty() && is_taken(place), ..place });
+        let is_open =
+            move |place: Place| if place.is_folder { self.said.is_in_folder(place) } else { !is_taken(place) };
+        let places = starts.chain(self.first.iter().copied());
+        places.filter(move |place| is_open(*place) && self.may_be_at(*place))
     }
 
     /// Where its second part can. It may be taken from what was said for another string.
@@ -436,12 +459,17 @@ impl Repetition {
 
     /// Whether a part that is at one of these places may end.
     fn part_ends(&self, places: &BTreeSet<Place>) -> bool {
-        places.iter().any(|place| self.said.ends(*place) && (!self.limits.is_name || place.is_name))
+        places.iter().any(|place| self.is_end(*place) && !place.is_folder)
+    }
+
+    fn is_end(&self, place: Place) -> bool {
+        self.said.ends(place) && (!self.limits.is_name || place.is_name)
     }
 
     /// Whether its first part may end, and something is said that can be its second.
     fn may_join(&self) -> bool {
-        self.part_ends(&self.first) && self.second_starts(&self.tokens).next().is_some()
+        let ends = |place: &Place| self.is_end(*place) && (!place.is_folder || self.said.is_at_slash(place.border));
+        self.first.iter().any(ends) && self.second_starts(&self.tokens).next().is_some()
     }
 }
 

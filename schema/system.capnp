@@ -33,7 +33,7 @@ interface SystemStatus {
                     freeBytes :UInt64 $A.unit(bytes),
                     processors :UInt32, processes :UInt32, services :UInt32)
       $A.tool("system_status") $A.category(readOnly) $A.abortable;
-  # Tells uptime, memory, processors and how many processes and services run.
+  # Tells the time, uptime, memory, processors and how many processes and services run.
 
   services @1 () -> (services :List(ServiceInfo))
       $A.tool("list_services") $A.category(readOnly) $A.abortable;

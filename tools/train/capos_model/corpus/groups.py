@@ -6,7 +6,8 @@ each other.
 
 import re
 
-from . import own_tools, phrasing, strangers
+from . import contexts, own_tools, phrasing, strangers
+from .conversation import user
 from .generator import CHAT, JOINTS, OPEN, Generator, forbid
 from .phrasing import ROWS, TRAIN
 from .typed import Typed, TypedMachine
@@ -39,6 +40,10 @@ CUT, CUT_CLASSES = 30, ("call",)
 # Own tools that are requested more often than the others: those that take more than a name or a path.
 SHARES = {"write_file": 6, "read_log": 2, "run_program": 2}
 SHARES |= {"copy_file": 2, "move_file": 2, "find_files": 2, "search_files": 2}
+
+
+# From how many spaces on a pattern is a long sentence, and how much more often such ones are drawn.
+LONG, LONG_SHARE = 12, 3
 
 
 # How often sets are those of a profile's sessions: most often the one with all tools.
@@ -97,6 +102,7 @@ class GroupGenerator(Generator):
         self.generic_sets = generic
         self.tools, self.made = [], []
         self._asked = ([], [])
+        self.contexts = contexts.Contexts(self.random, self.values)
 
     def draw(self, most=None):
         """Another set of tools, with an upper bound on their number."""
@@ -139,10 +145,22 @@ class GroupGenerator(Generator):
                 found = super().conversation(kind or self.random.choices(list(CLASSES), list(CLASSES.values()))[0])
                 if found.kind in CUT_CLASSES and self.random.randrange(100) < CUT:
                     del found.messages[2:]
-                return found
+                return self._told(found)
             except Unfit:
                 if kind:
                     raise
+
+    def _told(self, found):
+        """The conversation with a context around some of its requests."""
+        for at, message in enumerate(found.messages):
+            if message.role == "user" and self.values.chance(contexts.LATER if at else contexts.FIRST):
+                behind = found.messages[at + 1 :]
+                ends = next((end for end, later in enumerate(behind) if later.role == "user"), len(behind))
+                calls = [call for later in behind[:ends] for call in later.calls]
+                # Where the request names nothing, nothing else may be taken for its name.
+                plain = at > 0 or not calls
+                found.messages[at] = user(self.contexts.put(message.content, calls, plain))
+        return found
 
     def _forbidden(self):
         self._asked = self._those(True)
@@ -209,9 +227,13 @@ class GroupGenerator(Generator):
     # So the request is for the listed tools.
 
     def _one_of(self, patterns):
+        """Long sentences more often: there are fewer of them, and people tell why they ask."""
         if not patterns:
             raise Unfit
-        return super()._one_of(patterns)
+        return self.random.choices(patterns, [self._weight(pattern) for pattern in patterns])[0]
+
+    def _weight(self, pattern):
+        return pattern.weight * (LONG_SHARE if pattern.text.count(" ") >= LONG else 1)
 
     def _any_of(self, found):
         if not found:

@@ -125,8 +125,41 @@ _NAMES = _words(
 _ENDS = """txt txt txt txt txt md md md log csv json toml conf text rs py c h js html css xml yaml yml ini cfg sh bin dat tar gz
     zip tgz pdf odt docx xlsx tex bib png jpg jpeg gif svg mp3 wav ogg mp4 bak old tmp iso img lock out o a""".split()
 _FOLDERS = FOLDERS + """books bills bin cfg data demo desktop documents downloads etc films games home images inbox inbox2 lab
-    lib mail media misc my notes2 papers pics private public school shared site songs src stuff taxes tests tools trash
+    lib mail media misc notes2 papers pics private public school shared site songs src stuff taxes tests tools trash
     uploads videos web www 2019 2022 2023""".split()
+
+
+# Services and programs of other systems, and things that people call services.
+_SERVICES = _words(
+    """apache apache2 httpd nginx caddy lighttpd haproxy traefik squid varnish tomcat gunicorn sshd ssh telnetd ftpd vsftpd proftpd sftp
+    rsyncd inetd xinetd cron crond atd anacron systemd-networkd networkmanager wpa-supplicant dhcpd dhcpcd dnsmasq named bind9 unbound
+    ntpd chronyd timesyncd postfix exim sendmail dovecot opendkim spamd clamd fail2ban iptables firewalld ufw auditd rsyslogd syslogd
+    journald logrotate logstash fluentd promtail postgres postgresql mysql mysqld mariadb mongod redis redis-server memcached
+    cassandra influxdb elasticsearch solr sqlite-sync rabbitmq kafka zookeeper mosquitto mqtt zigbee zwave nats etcd consul vault
+    docker dockerd containerd podman kubelet libvirtd qemu-agent lxd snapd cupsd cups saned lpd avahi avahi-daemon bluetoothd
+    pulseaudio pipewire alsa gdm lightdm xorg samba smbd nmbd nfsd autofs iscsid multipathd mdadm smartd lvm zfs-zed openvpn
+    wireguard strongswan stunnel tor ldap slapd sssd kerberos krb5kdc radius freeradius snmpd collectd telegraf grafana prometheus
+    node-exporter alertmanager zabbix-agent nagios netdata uptimed watchdog acpid upsd apcupsd thermald fancontrol jenkins gitea
+    gitlab-runner minecraft plex jellyfin transmission deluged syncthing nextcloud owncloud matrix-synapse prosody icecast mpd
+    homeassistant octoprint frigate motion printer printers scanner print mail mailer backup backups music radio fax camera cameras
+    webcam heating lights door doorbell alarm alarms sensors sensor telemetry thermostat dns dhcp vpn proxy cache database db web
+    website webserver chat sync clock time calendar search index mirror queue payments billing invoices orders tickets booking
+    library phone sms voice video stream player game gameserver lobby wiki forum archive archiver metrics monitor monitoring
+    gateway router bridge balancer auth login sso licences inventory scheduler importer labels label-printer barcode weather
+    irrigation milking feeder pump pumps plc modbus opcua gps ais sonar autopilot night-backup backup-night report-mailer
+    pdf-maker thumbnailer transcoder updater keyserver timeserver fileserver printserver mailserver dbserver gamebot"""
+)
+_PROGRAMS = _words(
+    """python python3 perl ruby node java lua bash sh make cmake gcc clang cargo rustc go git svn tar gzip gunzip zip unzip xz bzip2
+    7z rsync scp curl wget ping traceroute dig nslookup netstat ss ip ifconfig top htop free df du ls cat less head tail sort uniq
+    cut tr sed awk grep find xargs diff patch cmp md5sum sha256sum base64 hexdump xxd strings file stat touch cp mv ln chmod date
+    cal uptime uname hostname whoami id env printenv echo printf seq factor bc dc expr units convert mogrify ffmpeg ffprobe sox
+    lame flac wav2mp3 pdftotext pandoc latex aspell spell wordcount wc2 nano vim emacs jq yq sqlite3 psql mysqldump pg_dump dd
+    mkfs fsck badblocks memtest stress bench fio lint fmt test runtests backup cleanup report export import migrate deploy rollback
+    simulate plot gnuplot render solve fit calc tidecalc moonphase converter tifconv thumbs resize ocr scan2pdf barcode labelmaker
+    invoicer payroll stocktake rename-all dedupe checksum verify mirror fetch poll collect aggregate anonymize encrypt decrypt
+    keygen passgen dice quiz hangman tetris snake chess solitaire"""
+)
 
 
 # What a name gets to distinguish a copy, and what goes before it.
@@ -180,12 +213,13 @@ class Typed(Values):
     def _text(self):
         text = self.choose(_TEXTS)
         while found := _OPEN.search(text):
-            text = text[: found.start()] + self._part(found.group(1)) + text[found.end() :]
+            text = text[: found.start()] + self.part_of_text(found.group(1)) + text[found.end() :]
         if self.chance(0.25):
             text = text[:1].upper() + text[1:]
         return text + (self.choose([".", "!", "?"]) if self.chance(0.12) else "")
 
-    def _part(self, name):
+    def part_of_text(self, name):
+        """A value for an open place of a text."""
         if name == "person":
             return self.choose(PEOPLE).capitalize() if self.chance(0.5) else self.choose(PEOPLE)
         if name == "number":
@@ -231,8 +265,14 @@ class Typed(Values):
     def phrase(self):
         if self.chance(0.4):
             return super().phrase()
-        thing = self._part(self.choose(["thing", "thing", "who", "person", "day", "like", "do", "number"]))
-        return f"{self._part('like')} {thing}" if self.chance(0.15) else thing
+        thing = self.part_of_text(self.choose(["thing", "thing", "who", "person", "day", "like", "do", "number"]))
+        return f"{self.part_of_text('like')} {thing}" if self.chance(0.15) else thing
+
+    def service(self):
+        return self.choose(_SERVICES) if self.chance(0.4) else super().service()
+
+    def program(self):
+        return self.choose(_PROGRAMS) if self.chance(0.35) else super().program()
 
     def name(self):
         return self.choose(_NAMES) if self.chance(0.15) else super().name()

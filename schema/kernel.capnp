@@ -160,7 +160,7 @@ interface AddressSpace {
 
   map @0 (memory :Object, address :UInt64, offset :UInt64, length :UInt64, access :Access) -> ();
   # Maps a MemoryObject, Mmio or DmaRegion. Address, offset and length are multiples of 4,096. A mapping that is
-  # writable and executable, or that overlaps another, is rejected.
+  # writable and executable, or that overlaps another, is rejected. The range can be used once the call has returned.
 
   unmap @1 (address :UInt64, length :UInt64) -> ();
   # Removes whole mappings or their parts.

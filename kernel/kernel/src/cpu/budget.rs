@@ -1,6 +1,6 @@
 //! Budgets of long work, which is done in steps.
 //!
-//! Long work is what ends a process, a thread or an endpoint, revokes a capability, makes a large memory object, or unmaps a long
+//! Long work is what ends a process, a thread or an endpoint, revokes a capability, makes a large memory object, or maps or unmaps a long
 //! range. It does as much as one [`Budget`] allows: that is a step. Then others have their turn: other processors acquire the
 //! kernel lock, interrupts come in, threads run. What is left continues in the name of the calling thread
 //! (`Progress::Unfinished`), or of no thread (`reaper`).
@@ -84,6 +84,11 @@ pub mod cost {
     pub const PAGE: u32 = 300;
     /// Filling a frame with zeros, and taking it before.
     pub const ZERO: u32 = 900;
+    /// Making a thread of rings that are filled, and what it takes more for each page of them.
+    pub const NEW_THREAD: u32 = 8_000;
+    pub const RING_PAGE: u32 = 100;
+    /// Giving back rings that no thread has come to have.
+    pub const RINGS: u32 = 30_000;
     /// What is left of a thread that has nothing in flight.
     pub const THREAD: u32 = 5_000;
     /// Answering a call with a message of the kernel's own, or failing a request for pages.
@@ -98,4 +103,12 @@ pub mod cost {
     pub const REGION: u32 = 2_000;
     /// Unmapping a page.
     pub const UNMAP: u32 = 20;
+    /// Mapping a page.
+    pub const MAP: u32 = 40;
+    /// Making a place for an operation.
+    pub const PLACE: u32 = 22;
+    /// A piece of a mapping besides its pages, with the page tables that it may need.
+    pub const MAP_PIECE: u32 = 3_500;
+    /// Mapping a large page: its table is put aside.
+    pub const LARGE_PAGE: u32 = 4_500;
 }

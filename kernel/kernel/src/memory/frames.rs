@@ -157,16 +157,7 @@ pub fn allocate_for_heap() -> Option<Frame> {
     POOL.lock().as_mut()?.take(1, 0)
 }
 
-/// `count` zeroed frames in a row; gives the first. `None` where no such run is left.
-pub fn allocate_contiguous(count: usize) -> Option<Frame> {
-    let first = allocate_contiguous_dirty(count)?;
-    for n in 0..count {
-        zero(first.offset(n));
-    }
-    Some(first)
-}
-
-/// As [`allocate_contiguous`], with whatever was in the frames before.
+/// `count` frames in a row, with whatever was in them before; gives the first. `None` where no such run is left.
 pub fn allocate_contiguous_dirty(count: usize) -> Option<Frame> {
     if is_refused() {
         return None;

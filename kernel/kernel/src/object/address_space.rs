@@ -1,9 +1,11 @@
 //! AddressSpace: what a process sees at which address.
 
 mod mapping;
+mod showing;
 mod unmapping;
 
 pub use mapping::{Backing, Mapping};
+pub use showing::Showing;
 pub use unmapping::Remains;
 
 use alloc::sync::{Arc, Weak};
@@ -11,7 +13,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use capos_abi::Status;
 use capos_abi::bootstrap::{USER_END, USER_START};
-use capos_captable::NodeId;
 use capos_paging::{LARGE_PAGE, PAGE, RangeError, Region, Regions};
 use spin::Mutex;
 
@@ -21,7 +22,6 @@ use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::frames::{self, Frame};
 use crate::memory::page_table::{Access, MapError, PageTable, Root, Run};
 use crate::object::account::{Account, Resource};
-use crate::object::derivation::{self, Holder};
 use crate::object::memory::cache;
 
 /// Regions whose bookkeeping in the kernel's heap is paid for as one frame: each has its entries in two
@@ -146,92 +146,6 @@ impl AddressSpace {
             root,
             itself: itself.clone(),
         }))
-    }
-
-    /// Shows a part of an object. `node` is the capability that it is made through; the mapping ends
-    /// when that is revoked.
-    ///
-    /// # Errors
-    /// A range that is not whole pages of user memory or of the object; something is mapped there;
-    /// quota; no memory; the space or the capability is gone. Nothing is mapped then.
-    pub fn map(
-        &self,
-        lock: &mut Exclusive,
-        backing: Backing,
-        (start, length): (u64, u64),
-        offset: u64,
-        access: Access,
-        node: Option<NodeId>,
-    ) -> Result<(), MapFailure> {
-        if access.write && access.execute {
-            return Err(MapFailure::WritableCode);
-        }
-        if access.write && backing.is_paged() {
-            return Err(MapFailure::PagedIsReadOnly);
-        }
-        let end = offset.checked_add(length).ok_or(MapFailure::OutsideObject)?;
-        if !offset.is_multiple_of(PAGE) || end > backing.bytes() {
-            return Err(MapFailure::OutsideObject);
-        }
-        let access = Access { device: matches!(backing, Backing::Mmio(_)), ..access };
-        let mapping = Arc::new(Mapping::new(self.itself.clone(), backing, access, (start, length, offset)));
-        if let Some(node) = node {
-            let attached = derivation::attach(node, Holder::Mapping(Arc::downgrade(&mapping)))?;
-            *mapping.node.lock() = Some(attached);
-        }
-        match self.show(lock, &mapping) {
-            // The page cache gives way to page tables too, where nothing is locked. Paged memory needs none yet.
-            Err(MapFailure::Status(Status::OutOfMemory))
-                if !mapping.backing.is_paged() && cache::gives_way(lock, tables(length)) =>
-            {
-                self.show(lock, &mapping)?;
-            }
-            shown => shown?,
-        }
-        if let Backing::Memory(memory) = &mapping.backing {
-            memory.note_mapping(&mapping);
-        }
-        Ok(())
-    }
-
-    /// Notes a new mapping and enters its pages: all, or nothing.
-    fn show(&self, lock: &mut Exclusive, mapping: &Arc<Mapping>) -> Result<(), MapFailure> {
-        let mut guard = self.inner.lock();
-        let inner = guard.as_mut().ok_or(MapFailure::Status(Status::Disconnected))?;
-        inner.budget(&self.account, inner.regions.len().saturating_add(1))?;
-        let (start, length) = (mapping.start, mapping.length);
-        let mapped = match inner.regions.insert(start, length, mapping.offset, Arc::clone(mapping)) {
-            Ok(()) => self.fill(lock, inner, mapping).inspect_err(|_| clear(lock, inner, start, length)),
-            Err(error) => Err(error.into()),
-        };
-        mapped.inspect_err(|_| inner.settle(&self.account))
-    }
-
-    /// Enters the pages of a new mapping that are there for good.
-    fn fill(&self, lock: &mut Exclusive, inner: &mut Inner, mapping: &Mapping) -> Result<(), MapFailure> {
-        if mapping.backing.is_paged() {
-            return Ok(());
-        }
-        let pages = mapping.length / PAGE;
-        let mut shown: u64 = 0;
-        // A frame that others may have is written by no process: who tries to gets his own.
-        let write = mapping.access.write && !mapping.backing.may_be_shared();
-        self.enter(inner, mapping.start, Access { write, ..mapping.access }, |run| {
-            let end = mapping.offset.saturating_add(mapping.length);
-            let mut at = mapping.offset;
-            while mapping.is_aligned() && at < end {
-                let next = (at | (LARGE_PAGE - 1)).saturating_add(1);
-                let more = match mapping.backing.block(at).filter(|_| next <= end) {
-                    Some(physical) if run.put_large(lock, physical)? => LARGE_PAGE / PAGE,
-                    _ => show(run, &mapping.backing, at, next.min(end))?,
-                };
-                shown = shown.saturating_add(more);
-                at = next.min(end);
-            }
-            shown = shown.saturating_add(show(run, &mapping.backing, at, end)?);
-            Ok(())
-        })?;
-        if shown == pages { Ok(()) } else { Err(MapFailure::OutsideObject) }
     }
 
     /// Enters pages from `address` on, as `put` says; what is mapped there stays.
@@ -450,11 +364,6 @@ impl Drop for AddressSpace {
     }
 }
 
-/// Page tables that a mapping may need, those put aside for large pages included.
-fn tables(length: u64) -> usize {
-    usize::try_from(length / LARGE_PAGE).unwrap_or(usize::MAX).saturating_add(8)
-}
-
 fn table_frame(account: &Arc<Account>, taken: &mut u64, failure: &mut Status) -> Option<Frame> {
     if let Err(status) = account.charge(Resource::Frames, 1) {
         *failure = status;
@@ -471,29 +380,14 @@ fn table_frame(account: &Arc<Account>, taken: &mut u64, failure: &mut Status) ->
     frame
 }
 
-/// Enters the pages of an object between two offsets that are there for good; how many there were up to the first that was
-/// not.
-fn show(run: &mut Run<'_>, backing: &Backing, from: u64, to: u64) -> Result<u64, MapError> {
-    let mut shown: u64 = 0;
-    backing.each_page(from, to.saturating_sub(from) / PAGE, |physical| {
-        shown = shown.wrapping_add(1);
-        run.put(physical).map(|_| ())
-    })?;
-    Ok(shown)
-}
-
-fn clear(lock: &mut Exclusive, inner: &mut Inner, start: u64, length: u64) {
-    inner.changes = inner.changes.wrapping_add(1);
-    inner.table.unmap_range(lock, start, length);
-    let _: Result<alloc::vec::Vec<Region<Arc<Mapping>>>, RangeError> = inner.regions.remove(start, length);
-}
-
 /// Why nothing was mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MapFailure {
     WritableCode,
     PagedIsReadOnly,
     OutsideObject,
+    /// A part of it was unmapped before all of it was shown.
+    Gone,
     Range(RangeError),
     Status(Status),
 }
@@ -521,6 +415,7 @@ impl MapFailure {
             Self::WritableCode => "memory cannot be mapped writable and executable at once",
             Self::PagedIsReadOnly => "paged memory cannot be mapped writable",
             Self::OutsideObject => "offset and length must be whole pages inside the object",
+            Self::Gone => "a part of the range was unmapped before all of it was mapped",
             Self::Range(RangeError::Malformed) => "address and length must be positive multiples of 4096",
             Self::Range(RangeError::OutOfBounds) => "the range is not user memory",
             Self::Range(RangeError::Overlap) => "something is mapped in the range",

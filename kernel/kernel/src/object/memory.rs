@@ -272,7 +272,7 @@ impl MemoryObject {
         Self::new(pages_for(bytes).saturating_mul(PAGE), Content::Fixed(first), None, None)
     }
 
-    /// Physically contiguous memory, paid for by `account`.
+    /// Physically contiguous memory, paid for by `account`, to be [filled](Self::fill) with zeros before anything else.
     ///
     /// # Errors
     /// No bytes or too many; quota; no run of free frames that long.
@@ -284,9 +284,9 @@ impl MemoryObject {
         if !cache::make_room(lock, count) {
             return Err(Status::OutOfMemory);
         }
-        let first = frames::allocate_contiguous(count).or_else(|| {
+        let first = frames::allocate_contiguous_dirty(count).or_else(|| {
             // Frames that the cache holds for pages to come may break up what is free.
-            if cache::let_go() { frames::allocate_contiguous(count) } else { None }
+            if cache::let_go() { frames::allocate_contiguous_dirty(count) } else { None }
         });
         let first = first.ok_or(Status::OutOfMemory)?;
         let mut frames = Vec::new();
@@ -295,7 +295,7 @@ impl MemoryObject {
             return Err(Status::OutOfMemory);
         }
         frames.extend((0..count).map(|n| first.offset(n)));
-        let owned = Mutex::new(Owned::single(frames));
+        let owned = Mutex::new(Owned { frames, ..Owned::default() });
         Ok(Self::new(pages.saturating_mul(PAGE), Content::Anonymous(owned), Some(charge), Some(object)))
     }
 

@@ -10,6 +10,7 @@ use capos_abi::entry::{Buffer, CapArray, EntryWords};
 use capos_abi::{CapId, Completion, CompletionKind, MessageHeader, Status};
 use capos_captable::{ListKey, NodeId, QueueKey};
 
+use crate::cpu::budget::{Budget, cost};
 use crate::cpu::kernel_lock::Exclusive;
 use crate::object::ending::Ending;
 use crate::object::endpoint::{Client, Endpoint};
@@ -131,6 +132,8 @@ struct Place {
 }
 
 const NIL: u32 = u32::MAX;
+/// Places that are made as one piece of work.
+const PLACES: usize = 256;
 
 /// Bytes of the kernel's heap that an operation can take where it waits: an element of a queue that has
 /// grown, or a deadline, and a node of the derivation forest.
@@ -149,29 +152,44 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Room for `count` operations.
+    /// Room for `count` operations, without [places](Self::make_places).
     ///
     /// # Errors
     /// No memory.
-    pub fn new(count: u32) -> Result<Self, Status> {
-        Self::after(count, 0)
-    }
-
-    /// The same, with places that `generation` operations each were at before.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn after(count: u32, generation: u64) -> Result<Self, Status> {
+    pub fn without_places(count: u32) -> Result<Self, Status> {
         let mut places = Vec::new();
         places.try_reserve_exact(count as usize).map_err(|_| Status::OutOfMemory)?;
         let mut buckets = Vec::new();
         buckets.try_reserve_exact(count as usize).map_err(|_| Status::OutOfMemory)?;
-        for place in 0..count {
-            let next = Some(place.saturating_add(1)).filter(|next| *next < count).unwrap_or(NIL);
-            places.push(Place { generation, next, previous: NIL, operation: None, counted: false });
-            buckets.push(NIL);
+        buckets.resize(count as usize, NIL);
+        Ok(Self { places, buckets, free: NIL, length: 0, calls: 0 })
+    }
+
+    /// Makes places for all operations that there is room for, as far as the budget allows. Whether there are: none begins before.
+    pub fn make_places(&mut self, budget: &mut Budget) -> bool {
+        self.make_places_after(0, budget)
+    }
+
+    /// The same, with places that `generation` operations each were at before.
+    pub fn make_places_after(&mut self, generation: u64, budget: &mut Budget) -> bool {
+        let count = self.buckets.len();
+        if self.places.len() == count {
+            return true;
         }
-        Ok(Self { places, buckets, free: 0, length: 0, calls: 0 })
+        while self.places.len() < count {
+            if !budget.allows() {
+                return false;
+            }
+            let from = self.places.len();
+            let to = count.min(from.saturating_add(PLACES));
+            for place in from..to {
+                let next = Some(place.saturating_add(1)).filter(|next| *next < count).map_or(NIL, |next| next as u32);
+                self.places.push(Place { generation, next, previous: NIL, operation: None, counted: false });
+            }
+            budget.spend(cost::PLACE.saturating_mul(to.saturating_sub(from) as u32));
+        }
+        self.free = 0;
+        true
     }
 
     /// Frames that the bookkeeping of `count` operations takes in the kernel's heap.

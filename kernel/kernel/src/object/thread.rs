@@ -2,10 +2,12 @@
 
 mod end;
 mod inner;
+mod rings;
 
 pub use end::Stopping;
 use inner::Body;
 pub use inner::{Awake, Inner, Taken, Unfinished};
+pub use rings::Rings;
 
 use alloc::sync::{Arc, Weak};
 use core::cell::UnsafeCell;
@@ -26,7 +28,6 @@ use crate::memory::reserve;
 use crate::object::account::{Charge, Resource};
 use crate::object::address_space::{Backing, MapFailure};
 use crate::object::derivation::{self, Holder};
-use crate::object::memory::MemoryObject;
 use crate::object::memory::page_request::PageIn;
 use crate::object::operation::{
     Call, Ended, Enter, Kind, Operation, OperationRef, Operations, Outcome, Progress, Ticket,
@@ -112,22 +113,23 @@ impl core::fmt::Debug for Thread {
 }
 
 impl Thread {
-    /// A thread that is ready but in no queue yet. Its rings are mapped. The scheduler makes it, which has room for it in its queues.
+    /// A thread that is ready but in no queue yet. Its rings have been filled, and are mapped. The scheduler makes it, which has room for it
+    /// in its queues.
     ///
     /// # Errors
-    /// Quota; no memory; the ring's address is taken or no user memory; the process is dead.
-    pub fn new(lock: &mut Exclusive, process: &Arc<Process>, start: Start) -> Result<Arc<Self>, Status> {
+    /// Quota; no memory; rings of other sizes; the ring's address is taken or no user memory; the process is dead.
+    pub fn new(lock: &mut Exclusive, process: &Arc<Process>, start: Start, rings: Rings) -> Result<Arc<Self>, Status> {
+        let Rings { layout, memory, operations, bookkeeping } = rings;
+        if layout != start.layout {
+            return Err(Status::InvalidArgument);
+        }
         let charge = process.account.hold(Resource::Threads, 1)?;
-        let bytes = start.layout.bytes() as u64;
-        let places = start.layout.completion_entries();
-        let bookkeeping = process.account.hold(Resource::Frames, Operations::frames(places))?;
+        let bytes = layout.bytes() as u64;
         let registers_charge = process.account.hold(Resource::Frames, KERNEL_FRAMES)?;
         let handle_charge = process.account.hold(Resource::Objects, 1)?;
         let room = reaper::QueuePlace::new()?;
-        let memory = MemoryObject::anonymous(lock, &process.account, bytes)?;
-        let ring = Ring::new(Arc::clone(&memory), start.layout)?;
+        let ring = Ring::new(Arc::clone(&memory), layout)?;
         let ring_memory = Arc::clone(&memory);
-        let operations = Operations::new(places)?;
         let fpu = Fpu::new().ok_or(Status::OutOfMemory)?;
         let access = Access { read: true, write: true, ..Access::default() };
         process.space.map(lock, Backing::Memory(memory), (start.ring, bytes), 0, access, None).map_err(|failure| {
@@ -288,8 +290,11 @@ impl Thread {
     }
 
     /// Takes what is done of that entry.
+    #[inline]
     pub fn take_unfinished(&self) -> Option<Unfinished> {
-        self.inner.lock().unfinished.take()
+        let mut inner = self.inner.lock();
+        // Mostly there is nothing, of which nothing is moved.
+        if inner.unfinished.is_none() { None } else { inner.unfinished.take() }
     }
 
     /// Notes an ENTER that continues when the thread next runs.

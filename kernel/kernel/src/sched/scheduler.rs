@@ -12,7 +12,7 @@ use crate::arch::{processors, time};
 use crate::cpu::budget::Budget;
 use crate::cpu::kernel_lock::{Exclusive, Shared};
 use crate::object::process::Process;
-use crate::object::thread::{self, Start, State, Thread};
+use crate::object::thread::{self, Rings, Start, State, Thread};
 use crate::sched::{CpuState, Others, SLICE, state};
 
 /// What to do on the way out of the kernel.
@@ -211,8 +211,23 @@ pub fn give_way(lock: &mut Exclusive) {
 /// # Errors
 /// Those of [`Thread::new`].
 pub fn new_thread(lock: &mut Exclusive, process: &Arc<Process>, start: Start) -> Result<Arc<Thread>, Status> {
+    let mut rings = Rings::new(&process.account, start.layout)?;
+    while !rings.fill(lock, &mut Budget::new())? {}
+    new_thread_with(lock, process, start, rings)
+}
+
+/// The same with these rings, which have been filled.
+///
+/// # Errors
+/// Those of [`Thread::new`].
+pub fn new_thread_with(
+    lock: &mut Exclusive,
+    process: &Arc<Process>,
+    start: Start,
+    rings: Rings,
+) -> Result<Arc<Thread>, Status> {
     let threads = thread::ALIVE.load(Ordering::Relaxed).saturating_add(1) as usize;
-    if make_room(lock, threads) { Thread::new(lock, process, start) } else { Err(Status::OutOfMemory) }
+    if make_room(lock, threads) { Thread::new(lock, process, start, rings) } else { Err(Status::OutOfMemory) }
 }
 
 /// Ends the current thread alone.

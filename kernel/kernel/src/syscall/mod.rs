@@ -353,17 +353,21 @@ fn run(lock: &mut Exclusive, thread: &Arc<Thread>, enter: &mut Enter) {
             }
             enter.waiting = None;
         }
-        if let Progress::Done(outcome) = progress {
-            post(thread.lock(), &words, outcome);
-        } else if matches!(progress, Progress::Unfinished) {
+        if matches!(progress, Progress::Unfinished) {
             enter.waiting = Some(words);
             enter.steps = true;
             return pause(lock, thread, enter);
         }
         if enter.steps {
-            // It may have ended before what was begun was.
+            // It may have failed before what was begun was done. Then that goes, if need be in steps, in which it fails again.
+            if !thread.drop_unfinished(lock, &mut budget) {
+                enter.waiting = Some(words);
+                return pause(lock, thread, enter);
+            }
             enter.steps = false;
-            thread.forget_unfinished();
+        }
+        if let Progress::Done(outcome) = progress {
+            post(thread.lock(), &words, outcome);
         }
         enter.left = enter.left.saturating_sub(1);
         enter.taken = enter.taken.saturating_add(1);

@@ -9,7 +9,7 @@ use capos_abi::ring::RingLayout;
 use capos_abi::{CapId, Rights, Status};
 use capos_schema::{kernel_capnp as schema, kernel_dispatch as interface};
 
-use super::bench::{Actor, alone, buffer, settle, status};
+use super::bench::{Actor, alone, buffer, settle};
 use crate::arch::time;
 use crate::cpu::budget::Budget;
 use crate::events::reap;
@@ -31,13 +31,13 @@ use crate::sched::scheduler;
 use crate::syscall;
 
 /// What the measured processes may hold.
-const LIMITS: [u64; 5] = [40_000, 8192, 40, 4, 2048];
-const BASE: u64 = 0x1000_0000;
-const PAGE: u64 = 4096;
-const READ: Access = Access { read: true, write: false, execute: false, device: false };
+pub(super) const LIMITS: [u64; 5] = [40_000, 8192, 40, 4, 2048];
+pub(super) const BASE: u64 = 0x1000_0000;
+pub(super) const PAGE: u64 = 4096;
+pub(super) const READ: Access = Access { read: true, write: false, execute: false, device: false };
 
 /// Does all steps, of which none may take too long.
-fn measure(what: &str, step: impl FnMut() -> bool) {
+pub(super) fn measure(what: &str, step: impl FnMut() -> bool) {
     measure_between(what, || {}, step);
 }
 
@@ -59,7 +59,7 @@ fn measure_between(what: &str, mut before: impl FnMut(), mut step: impl FnMut() 
 }
 
 /// What must end ends.
-fn measure_end(what: &str) {
+pub(super) fn measure_end(what: &str) {
     measure(what, || {
         reap::step(&mut alone());
         !reaper::has_rest()
@@ -67,11 +67,11 @@ fn measure_end(what: &str) {
     settle();
 }
 
-fn process(account: &Arc<Account>) -> Arc<Process> {
+pub(super) fn process(account: &Arc<Account>) -> Arc<Process> {
     Process::new(&mut alone(), String::from("large"), account.carve(LIMITS, 0).unwrap(), None).unwrap()
 }
 
-fn doom(process: &Process) {
+pub(super) fn doom(process: &Process) {
     process.doom(&mut alone(), End { cause: Cause::Exited, code: 0, report: String::new() });
 }
 
@@ -92,7 +92,7 @@ fn busy_thread(process: &Arc<Process>, ring: u64, completions: u32) -> Arc<Threa
 }
 
 /// Shows an object of that many pages at an address, in small pages.
-fn show(process: &Arc<Process>, address: u64, pages: u64, through: Option<capos_captable::NodeId>) {
+pub(super) fn show(process: &Arc<Process>, address: u64, pages: u64, through: Option<capos_captable::NodeId>) {
     // One page aside, so that no large page can be shown.
     let memory = MemoryObject::anonymous(&mut alone(), &process.account, (pages + 1) * PAGE).unwrap();
     let range = (address, pages * PAGE);
@@ -183,7 +183,7 @@ pub fn small_ends_are_bounded(account: &Arc<Account>) {
 }
 
 /// Runs an entry to its end, a step at a time.
-fn run(what: &str, actor: &mut Actor, operation: Operation) -> (i32, u32) {
+pub(super) fn run(what: &str, actor: &mut Actor, operation: Operation) -> (i32, u32) {
     actor.push(1, operation);
     let mut begun = false;
     measure(what, || {
@@ -195,11 +195,11 @@ fn run(what: &str, actor: &mut Actor, operation: Operation) -> (i32, u32) {
         }
         !actor.thread.has_resume()
     });
-    let completions = actor.completions();
-    (completions[0].status, completions[0].length)
+    let last = actor.completions().pop().unwrap();
+    (last.status, last.length)
 }
 
-fn call(actor: &Actor, cap: CapId, (interface, method): (u64, u16), params: Buffer) -> Operation {
+pub(super) fn call(actor: &Actor, cap: CapId, (interface, method): (u64, u16), params: Buffer) -> Operation {
     assert!(params.length > 0, "{:?}", actor.process);
     let caps = CapArray { address: super::bench::SCRATCH + 0x2000, sent: 0, accepted: 1 };
     Operation::Call { cap: cap.0, interface, method, params, results: buffer(0x1000, 0x1000), caps }
@@ -281,59 +281,6 @@ pub fn revocations_are_bounded(account: &Arc<Account>) {
     assert_eq!(derivation::count(), before);
 }
 
-/// Making large memory, and unmapping it.
-pub fn large_memory_is_bounded(account: &Arc<Account>) {
-    let own = account.carve(LIMITS, 0).unwrap();
-    let mut actor = Actor::new(account, "user");
-    let paid = actor.give(Object::Account(Arc::clone(&own)));
-    let params = actor.params(|params| {
-        params.init_as::<schema::resource_account::create_memory_params::Builder<'_>>().set_bytes(32_000 * PAGE);
-    });
-    let create = call(&actor, paid, (interface::RESOURCE_ACCOUNT, 0), params);
-    assert_eq!(run("making 32000 pages of memory", &mut actor, create).0, 0);
-    let received = actor.received_caps(super::bench::SCRATCH + 0x2000, 1);
-    let object = actor.process.get(received[0]).unwrap().object;
-    let memory = if let Object::Memory(memory) = object { Some(memory) } else { None }.unwrap();
-    assert_eq!((memory.bytes(), memory.resident_pages()), (32_000 * PAGE, 32_000));
-    actor.process.release(&mut alone(), received[0]).unwrap();
-    drop(memory);
-    measure_end("giving 32000 pages back");
-    assert_eq!(own.usage(), [0; 5]);
-
-    let refused = actor.params(|params| {
-        params.init_as::<schema::resource_account::create_memory_params::Builder<'_>>().set_bytes(50_000 * PAGE);
-    });
-    let create = call(&actor, paid, (interface::RESOURCE_ACCOUNT, 0), refused);
-    assert!(actor.once(create).status > 0);
-
-    // One whose thread ends in the middle leaves nothing.
-    let params = actor.params(|params| {
-        params.init_as::<schema::resource_account::create_memory_params::Builder<'_>>().set_bytes(16_000 * PAGE);
-    });
-    actor.push(1, call(&actor, paid, (interface::RESOURCE_ACCOUNT, 0), params));
-    actor.enter(0);
-    assert!(actor.thread.has_resume() && own.usage()[0] == 16_000);
-    drop(actor);
-    assert_eq!(own.usage(), [0; 5]);
-
-    let rich = process(account);
-    let mut actor = Actor::new(account, "user");
-    let space = actor.give(Object::Space(Arc::clone(&rich.space)));
-    show(&rich, BASE, 16_000, None);
-    let params = actor.params(|params| {
-        let mut params = params.init_as::<schema::address_space::unmap_params::Builder<'_>>();
-        params.set_address(BASE);
-        params.set_length(15_999 * PAGE);
-    });
-    let unmap = call(&actor, space, (interface::ADDRESS_SPACE, 1), params);
-    assert_eq!(run("unmapping 15999 pages", &mut actor, unmap).0, 0);
-    assert!(rich.space.check(&mut alone(), BASE + 15_999 * PAGE, 1, false).is_ok());
-    assert!(rich.space.check(&mut alone(), BASE + 15_998 * PAGE, 1, false).is_err());
-    assert_eq!(status(Status::Ok), 0);
-    doom(&rich);
-    settle();
-}
-
 /// What is done in one piece takes so long for each page, capability or process that it touches; docs/limits.md names it.
 pub fn whole_pieces_are_known(account: &Arc<Account>) {
     let piece = |what: &str, count: u64, most: u64, act: &mut dyn FnMut()| {
@@ -346,10 +293,7 @@ pub fn whole_pieces_are_known(account: &Arc<Account>) {
     let process = process(account);
     let memory = MemoryObject::anonymous(&mut alone(), &process.account, 16_001 * PAGE).unwrap();
     let range = (BASE, 16_000 * PAGE);
-    piece("mapping pages", 16_000, 40, &mut || {
-        let backing = Backing::Memory(Arc::clone(&memory));
-        process.space.map(&mut alone(), backing, range, PAGE, READ, None).unwrap();
-    });
+    process.space.map(&mut alone(), Backing::Memory(Arc::clone(&memory)), range, PAGE, READ, None).unwrap();
     piece("copying pages", 16_000, 120, &mut || {
         drop(
             PartialCopy::new(&mut alone(), &memory, &process.account, 1, 16_000).unwrap().finish(&mut alone(), &memory),

@@ -10,6 +10,7 @@ use capos_abi::{CapId, Rights, Status, TransferMode};
 
 use super::bench::{Actor, SCRATCH, alone, buffer, memory, starved, status};
 use super::calls::{self, Pair, call, header, receive};
+use crate::cpu::budget::Budget;
 use crate::memory::page_table::Access;
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
@@ -175,10 +176,12 @@ pub fn memory_is_given_back_at_the_limit(account: &Arc<Account>) {
 pub fn tickets_are_never_given_out_twice(_: &Arc<Account>) {
     let begin =
         |operations: &mut Operations| operations.begin(1, CapId(0), || Kind::Word { address: 0, key: None }).unwrap();
-    let mut operations = Operations::new(1).unwrap();
+    let mut operations = Operations::without_places(1).unwrap();
+    assert!(operations.make_places(&mut Budget::new()));
     let first = begin(&mut operations);
     // As if 2^32 others had been there since.
-    let mut operations = Operations::after(1, 1 << 32).unwrap();
+    let mut operations = Operations::without_places(1).unwrap();
+    assert!(operations.make_places_after(1 << 32, &mut Budget::new()));
     let last = begin(&mut operations);
     assert!(operations.get_mut(first).is_none() && operations.end(first).is_none(), "{first:?} means {last:?}");
     assert!(operations.end(last).is_some());

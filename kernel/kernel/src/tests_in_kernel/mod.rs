@@ -7,6 +7,7 @@ mod accounts;
 mod bench;
 mod bound_calls;
 mod bounds;
+mod bounds_of_memory;
 mod calls;
 mod copies;
 mod copies_of_absent_pages;
@@ -38,7 +39,7 @@ pub const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 90] = [
+const OBJECTS: [(&str, Test); 93] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("messages-arrive-whole", calls::messages_arrive_whole),
     ("answers-receive-the-next", calls::answers_receive_the_next),
@@ -101,7 +102,10 @@ const OBJECTS: [(&str, Test); 90] = [
     ("ends-are-bounded", bounds::ends_are_bounded),
     ("small-ends-are-bounded", bounds::small_ends_are_bounded),
     ("revocations-are-bounded", bounds::revocations_are_bounded),
-    ("large-memory-is-bounded", bounds::large_memory_is_bounded),
+    ("large-memory-is-bounded", bounds_of_memory::large_memory_is_bounded),
+    ("mappings-are-bounded", bounds_of_memory::mappings_are_bounded),
+    ("long-rings-are-bounded", bounds_of_memory::long_rings_are_bounded),
+    ("device-memory-is-bounded", bounds_of_memory::device_memory_is_bounded),
     ("ends-are-ends-between-steps", bounds::ends_are_ends_between_steps),
     ("entries-share-a-budget", bounds::entries_share_a_budget),
     ("whole-pieces-are-known", bounds::whole_pieces_are_known),

@@ -39,9 +39,11 @@ impl DmaRegion {
         // What a device writes is to be seen in this memory, and in no other.
         memory.pin(lock, offset / PAGE, bytes / PAGE).map_err(refused)?;
         let mut segments: Vec<(u64, u64)> = Vec::new();
-        for page in offset / PAGE..offset.saturating_add(bytes) / PAGE {
-            let frame = memory.stable_frame(page);
-            let address = frame.ok_or_else(|| Exception::failed("paged memory cannot be pinned"))?.address();
+        let (first, count) = (offset / PAGE, bytes / PAGE);
+        let mut known: u64 = 0;
+        memory.each_stable_frame(first, count, |frame| -> Result<(), Exception> {
+            known = known.wrapping_add(1);
+            let address = frame.address();
             match segments.last_mut() {
                 Some((start, length)) if start.checked_add(*length) == Some(address) => {
                     *length = length.saturating_add(PAGE);
@@ -51,6 +53,10 @@ impl DmaRegion {
                     segments.push((address, PAGE));
                 }
             }
+            Ok(())
+        })?;
+        if known < count {
+            return Err(Exception::failed("paged memory cannot be pinned"));
         }
         Ok(Self { memory, offset, bytes, segments, _object: object })
     }

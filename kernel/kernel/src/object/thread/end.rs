@@ -54,7 +54,7 @@ impl Thread {
     }
 
     /// It never runs again: no thread waits for an answer to its calls, and it waits for nothing.
-    fn begin_stop(self: &Arc<Self>, lock: &mut Exclusive) {
+    fn begin_stop(self: &Arc<Self>, lock: &mut Exclusive, budget: &mut Budget) {
         self.halt(lock);
         self.origin.end();
         let (deadline, page) = {
@@ -64,7 +64,7 @@ impl Thread {
             inner.stopping.body = inner.body.take();
             (inner.deadline.take(), core::mem::take(&mut inner.page))
         };
-        self.forget_unfinished();
+        self.forget_unfinished(budget);
         if let Some(key) = deadline {
             deadline::remove(key);
         }
@@ -73,17 +73,32 @@ impl Thread {
         }
     }
 
-    /// Nothing continues the entry that it worked on.
-    pub fn forget_unfinished(&self) {
-        if let Some(Unfinished::Revocation(node, _)) = self.take_unfinished() {
-            derivation::end_revocation(node);
+    /// The entry that it worked on has failed: what was begun goes, as far as the budget allows. Whether all of it has.
+    pub fn drop_unfinished(&self, lock: &mut Exclusive, budget: &mut Budget) -> bool {
+        match self.take_unfinished() {
+            Some(Unfinished::Mapping(mut showing)) => {
+                let done = showing.undo(lock, budget);
+                if !done {
+                    self.keep(Unfinished::Mapping(showing));
+                }
+                done
+            }
+            unfinished => {
+                forget(unfinished, budget);
+                true
+            }
         }
+    }
+
+    /// Nothing continues the entry that it worked on. What is mapped by it stays.
+    fn forget_unfinished(&self, budget: &mut Budget) {
+        forget(self.take_unfinished(), budget);
     }
 
     /// Ends what it has in flight and gives back what it had, as far as the budget allows. It never runs again. Whether nothing is left.
     pub fn stop(self: &Arc<Self>, lock: &mut Exclusive, budget: &mut Budget) -> bool {
         if !core::mem::replace(&mut self.inner.lock().stopping.begun, true) {
-            self.begin_stop(lock);
+            self.begin_stop(lock, budget);
         }
         while budget.allows() {
             let next = {
@@ -176,5 +191,13 @@ impl Thread {
     pub fn kill(self: &Arc<Self>, lock: &mut Exclusive, killer: &Process, budget: &mut Budget) -> bool {
         let report = report::thread_killed(self, killer);
         self.finish(lock, End { cause: Cause::Killed, code: 0, report }, budget)
+    }
+}
+
+fn forget(unfinished: Option<Unfinished>, budget: &mut Budget) {
+    match unfinished {
+        Some(Unfinished::Revocation(node, _)) => derivation::end_revocation(node),
+        Some(Unfinished::Rings(_)) => budget.spend(cost::RINGS),
+        Some(Unfinished::Memory(_) | Unfinished::Mapping(_)) | None => {}
     }
 }

@@ -7,11 +7,12 @@ use capos_abi::entry::EntryWords;
 use capos_captable::NodeId;
 
 use crate::object::account::Charge;
+use crate::object::address_space::Showing;
 use crate::object::memory::MemoryObject;
 use crate::object::memory::page_request::PageIn;
 use crate::object::operation::{Enter, Kind, Operations, Outcome, Ticket};
 use crate::object::ring::{Corrupt, Ring};
-use crate::object::thread::Stopping;
+use crate::object::thread::{Rings, Stopping};
 
 /// What a thread has only while it lives.
 pub(super) struct Body {
@@ -44,6 +45,10 @@ pub struct Inner {
 pub enum Unfinished {
     /// A new memory object that has not all of its frames yet.
     Memory(Arc<MemoryObject>),
+    /// A mapping whose pages are not all entered yet.
+    Mapping(Showing),
+    /// The rings of a new thread, which have not all that they need yet.
+    Rings(Rings),
     /// The capability that is revoked, and how many have gone with it.
     Revocation(NodeId, u32),
 }

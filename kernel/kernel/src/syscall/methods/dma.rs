@@ -14,6 +14,7 @@ use crate::object::capability::Object;
 use crate::object::device::dma::DmaRegion;
 use crate::object::invocation::{Invocation, refused};
 use crate::object::memory::MemoryObject;
+use crate::object::thread::Unfinished;
 
 /// The most memory that one region holds, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
@@ -56,7 +57,13 @@ impl DmaDomainKernel<Invocation<'_>> for Domain {
             return Err(Exception::invalid_argument("a region has at most 64 MiB"));
         }
         let object = account.hold(Resource::Objects, 1).map_err(refused)?;
-        let memory = MemoryObject::contiguous(cx.lock, account, params.get_bytes()).map_err(refused)?;
+        let memory = match cx.thread.take_unfinished() {
+            Some(Unfinished::Memory(memory)) => memory,
+            _ => MemoryObject::contiguous(cx.lock, account, params.get_bytes()).map_err(refused)?,
+        };
+        if !cx.within_budget(|cx, budget| memory.fill(cx.lock, budget)).map_err(refused)? {
+            return cx.go_on_later(Unfinished::Memory(memory));
+        }
         let bytes = memory.bytes();
         let region = DmaRegion::new(cx.lock, memory, 0, bytes, object)?;
         results.set_address(region.physical(0).unwrap_or(0));

@@ -14,7 +14,7 @@ use crate::object::capability::Object;
 use crate::object::ending::write_exit;
 use crate::object::invocation::{Invocation, refused};
 use crate::object::process::{Cause, End, Process};
-use crate::object::thread::Start;
+use crate::object::thread::{Rings, Start, Unfinished};
 use crate::sched::scheduler;
 
 /// The longest reason that a killer may give, in bytes.
@@ -95,7 +95,14 @@ impl ProcessKernel<Invocation<'_>> for Arc<Process> {
             layout,
             thread_pointer: params.get_thread_pointer(),
         };
-        let thread = scheduler::new_thread(cx.lock, self, start).map_err(refused)?;
+        let mut rings = match cx.thread.take_unfinished() {
+            Some(Unfinished::Rings(rings)) => rings,
+            _ => Rings::new(&self.account, layout).map_err(refused)?,
+        };
+        if !cx.within_budget(|cx, budget| rings.fill(cx.lock, budget)).map_err(refused)? {
+            return cx.go_on_later(Unfinished::Rings(rings));
+        }
+        let thread = scheduler::new_thread_with(cx.lock, self, start, rings).map_err(refused)?;
         cx.give(Object::Thread(Arc::clone(&thread.handle)), Rights::ALL, None);
         cx.start(thread);
         results.set_thread(capability());

@@ -277,12 +277,12 @@ fn tools_that_end_or_destroy_something_are_called_only_if_the_person_asks_for_th
     assert_eq!(callable(&forbidden, &[(Role::User, "show notes.txt")]), ["read_file", "delete_file"]);
 }
 
-/// After a result a further call is made less likely, and more so if the request is for one thing.
+/// After a result a further call is made less likely if the request is for one thing.
 #[test]
 fn calls_after_results_are_less_likely() {
     let (format, result) = (shipped(), Message::new(Role::Tool, "done"));
     let bias = |request: &str| format.call_again(&[Message::new(Role::User, request), result.clone()]).unwrap();
-    assert!(bias("read a.txt") < bias("read a.txt and b.txt") && bias("read a.txt and b.txt") < 0.0);
+    assert!(bias("read a.txt") < 0.0 && bias("read a.txt and b.txt") == 0.0);
     assert_eq!(format.call_again(&[Message::new(Role::User, "read a.txt")]), None);
     // What the person did not write does not tell how much there is to do.
     let reminder = Message { untrusted: true, ..Message::new(Role::User, "this and that") };

@@ -83,8 +83,15 @@ fn a_call_does_not_take_the_same_words_twice() {
         ("rename old/bank.txt to shore.txt", "old/bank.txt/shore.txt", false),
         ("rename old/bank.txt to shore.txt", "old", false),
         ("rename a/old/bank.txt to shore.txt", "a/old", false),
+        ("rename old/bank.txt to shore.txt", "old/old/bank.txt", false),
+        ("rename old/bank.txt to shore.txt", "old/old", false),
+        ("rename old/bank.txt to bank.txt/new", "old/bank.txt", false),
+        ("rename photos/cats to cats/old", "photos/cats", false),
+        ("rename old/bank.txt to new/shore.txt", "old/bank.txt-to-new/shore.txt", false),
+        ("rename old/bank.txt\nnew/shore.txt", "old/bank.txt\nnew/shore.txt", false),
+        ("rename old/bank.txt, new/shore.txt", "old/bank.txt, new/shore.txt", false),
     ] {
-        let from = said.split(' ').nth(1).unwrap();
+        let from = said.split([' ', '\n', ',']).nth(1).unwrap();
         assert_eq!(copy(said, from, to), may, "{said}: {to}");
     }
     assert!(!write("write bread to old/list.txt", "old/list.txt", "old/bread"));

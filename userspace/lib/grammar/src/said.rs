@@ -199,12 +199,13 @@ impl Said {
         self.runs.get(border).is_some_and(|run| run.connects && run.tokens.first() == self.slash.as_ref())
     }
 
-    /// Whether a folder that is here goes on: to its end, or to that of one within it.
+    /// Whether a folder is here: up to a slash of a path that follows, or to that of a folder within it.
     fn is_in_folder(&self, place: Place) -> bool {
-        let is_path =
-            |border: &usize| self.runs.get(*border).is_some_and(|run| !run.tokens.is_empty() && !run.is_space);
-        let borders = (place.border..).take_while(is_path);
-        borders.skip(usize::from(self.is_at_slash(place.border))).any(|border| self.is_at_slash(border))
+        let connects = |border: usize| self.runs.get(border).is_some_and(|run| run.connects);
+        // Between two connectors of a path there is one word.
+        let first = place.border.saturating_add(if connects(place.border) { 2 } else { 1 });
+        let mut connectors = (first..).step_by(2).take_while(|border| connects(*border));
+        connectors.any(|border| self.is_at_slash(border))
     }
 
     /// Where these tokens are said, as origins.
@@ -370,6 +371,8 @@ pub struct Repetition {
     second: BTreeSet<Place>,
     /// Whether its second part can begin now.
     joined: bool,
+    /// Whether its first part is a folder that another string has.
+    again: bool,
     dot: bool,
 }
 
@@ -378,7 +381,7 @@ impl Repetition {
     pub fn new(said: &Arc<Said>, taken: &Taken, limits: Limits) -> Self {
         let (said, taken, tokens) = (Arc::clone(said), taken.clone(), Vec::new());
         let (first, second) = (BTreeSet::new(), BTreeSet::new());
-        Self { said, taken, limits, tokens, first, second, joined: false, dot: false }
+        Self { said, taken, limits, tokens, first, second, joined: false, again: false, dot: false }
     }
 
     /// The tokens with which it can go on.
@@ -395,6 +398,7 @@ impl Repetition {
         let joined = Some(token) == said.slash && self.may_join();
         let (first, second) = (said.step(self.first_places(), token), said.step(self.second_places(), token));
         self.dot = Some(token) == said.dot && self.may_be_dot(token);
+        self.again = joined && self.is_again();
         (self.first, self.second, self.joined) = (first, second, joined);
         self.tokens.push(token);
         self.dot || self.joined || !self.first.is_empty() || !self.second.is_empty()
@@ -403,7 +407,8 @@ impl Repetition {
     /// Whether it may end here. If it cannot go on, it may, too: so an answer comes to no dead end where the words that
     /// would make a name of it are taken.
     pub fn may_end(&self) -> bool {
-        let ends = || self.part_ends(&self.first) || self.part_ends(&self.second);
+        let is_other = || self.taken.others.contains(&self.tokens);
+        let ends = || (self.part_ends(&self.first) || self.part_ends(&self.second)) && !is_other();
         self.tokens.is_empty() && !self.limits.is_below || self.dot || ends() || self.tokens().next().is_none()
     }
 
@@ -430,22 +435,30 @@ impl Repetition {
     /// Where its second part can. It may be taken from what was said for another string.
     fn second_places(&self) -> impl Iterator<Item = Place> {
         let before = self.tokens.split_last().filter(|_| self.joined).map(|(_, before)| before);
-        let starts = before.map(|before| self.second_starts(before));
+        let starts = before.map(|before| self.second_starts(before, self.again));
         let places = starts.into_iter().flatten().chain(self.second.iter().copied());
         places.filter(|place| self.may_be_at(*place))
     }
 
     /// Where a second part begins after a first one. It does not repeat that, and makes no string of what must be another.
-    fn second_starts(&self, first: &[u32]) -> impl Iterator<Item = Place> {
+    fn second_starts(&self, first: &[u32], is_again: bool) -> impl Iterator<Item = Place> {
         let rests = self.taken.others.iter().filter_map(move |other| {
             let (slash, rest) = other.strip_prefix(first)?.split_first()?;
             (Some(*slash) == self.said.slash).then_some(rest)
         });
         let others: Vec<&[u32]> = rests.collect();
         self.said.starts().filter(move |start| {
+            // Behind a folder that is taken again comes another name.
+            let is_taken = || is_again && self.said.enters(*start, &self.taken.origins);
             let repeats = || self.said.says(*start, first) || others.iter().any(|rest| self.said.says(*start, rest));
-            self.may_be_at(*start) && !repeats()
+            self.may_be_at(*start) && !repeats() && !is_taken()
         })
+    }
+
+    /// Whether the first part is, as far as it is there, nothing but a folder that is taken again.
+    fn is_again(&self) -> bool {
+        let mut ends = self.first.iter().filter(|place| self.is_end(**place)).peekable();
+        ends.peek().is_some() && ends.all(|place| place.is_folder)
     }
 
     fn may_be_dot(&self, dot: u32) -> bool {
@@ -469,7 +482,7 @@ impl Repetition {
     /// Whether its first part may end, and something is said that can be its second.
     fn may_join(&self) -> bool {
         let ends = |place: &Place| self.is_end(*place) && (!place.is_folder || self.said.is_at_slash(place.border));
-        self.first.iter().any(ends) && self.second_starts(&self.tokens).next().is_some()
+        self.first.iter().any(ends) && self.second_starts(&self.tokens, self.is_again()).next().is_some()
     }
 }
 

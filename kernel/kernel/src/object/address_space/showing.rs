@@ -23,7 +23,7 @@ const TABLES: usize = 8;
 #[derive(Debug)]
 pub struct Showing {
     mapping: Arc<Mapping>,
-    /// Bytes from its start on of which the pages are entered.
+    /// How many bytes from its start on have their pages entered.
     done: u64,
     /// How often a region had gone when it was known that all of the mapping is there.
     changes: u64,

@@ -32,6 +32,8 @@ const NEGATIONS: [&str; 9] = ["dont", "donot", "not", "never", "nobody", "mustnt
 /// What else does so for the words that ask only after a negation. "No, delete it" is no negation, and "can't you
 /// delete it" is a request.
 const WEAK_NEGATIONS: [&str; 9] = ["no", "isnt", "arent", "wasnt", "doesnt", "didnt", "wont", "cant", "nothing"];
+/// What is one together: "hands off ahci".
+const HANDS_OFF: (&str, &str) = ("hands", "off");
 /// What makes a request of the negation after it: "why don't you delete it".
 const WHY: &str = "why";
 /// What takes a negation back: "don't forget to delete it", "not only this".
@@ -227,7 +229,8 @@ impl<'w> Sense<'w> {
         if BEGINS.contains(&word) {
             *self = Self { before: self.before, ..Self::default() };
         }
-        if NEGATIONS.contains(&word) && self.latest != WHY {
+        let is_hands_off = || word == HANDS_OFF.0 && next == Some(HANDS_OFF.1);
+        if NEGATIONS.contains(&word) && self.latest != WHY || is_hands_off() {
             self.negated = true;
         } else if JOINS.contains(&word) {
             self.negated |= self.before;
@@ -319,6 +322,7 @@ mod tests {
             "no need to delete a.txt",
             "tell me why it is slow and don't stop it",
             "go on without stop",
+            "hands off ahci tonight",
         ] {
             assert_eq!(asks(&clauses(text), &listed), Some(false), "{text}");
         }
@@ -326,6 +330,7 @@ mod tests {
             "I don't need a.txt anymore",
             "a.txt isn't needed, delete it",
             "no, delete it",
+            "my hands are wet, turn it off",
             "not b.txt, delete a.txt",
             "why don't you delete a.txt",
             "can't you stop it?",

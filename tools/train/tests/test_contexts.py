@@ -36,7 +36,7 @@ class TestContexts(unittest.TestCase):
         for told in self.put("README is what I need", [call]):
             self.assertIn("README is", told)
 
-    def test_every_kind_of_context_occurs_in_rows_of_training(self):
+    def test_requests_in_rows_of_training_have_contexts(self):
         begin = {line for kind in (contexts.BEFORE, contexts.AFTER) for line in (p.text[:9] for p in contexts.read()[kind])}
         told, asked = 0, 0
         for seed in range(40):

@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 
 from . import phrasing
-from .phrasing import Pattern
 
 FOLDER = Path(__file__).parents[2] / "data"
 # Shares of the requests that have a context: the first ones of a conversation, and later ones.
@@ -27,13 +26,7 @@ _MARKS = (".", "?", "!")
 @cache
 def read():
     """The patterns by section."""
-    sections, current = {name: [] for name in _SHARES}, None
-    for line in (FOLDER / "contexts.txt").read_text(encoding="utf-8").splitlines():
-        if line[1:-1] in sections:
-            current = sections[line[1:-1]]
-        elif line and not line.startswith("#"):
-            current.append(Pattern(line, ()))
-    return sections
+    return phrasing.parse((FOLDER / "contexts.txt").read_text(encoding="utf-8"), tuple(_SHARES))
 
 
 class Contexts:
@@ -72,7 +65,7 @@ class Contexts:
                 sentence = sentence.lower()
             found = {slot: str(self._value(slot)) for slot in slots}
             if not any(value.lower() in other.lower() for value in found.values() for other in taken):
-                return re.sub(r"\{(\w+)\}", lambda slot: found[slot.group(1)], sentence)
+                return pattern.fill(sentence, found)[0]
 
     def _value(self, slot):
         if slot in _THINGS or slot == "word" or slot.startswith("number"):

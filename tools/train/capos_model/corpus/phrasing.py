@@ -157,9 +157,9 @@ def _argument(text, values):
     return values[whole.group(1)] if whole else _filled(text, values)
 
 
-def parse(text):
+def parse(text, names=(TRAIN, ROWS, HELD_OUT)):
     """The patterns of a file, by section."""
-    sections, current = {TRAIN: [], ROWS: [], HELD_OUT: []}, None
+    sections, current = {name: [] for name in names}, None
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
         if not line or line.startswith("#"):
@@ -170,7 +170,7 @@ def parse(text):
             raise ValueError(f"line {number}: a pattern before the first section")
         else:
             pattern, _, arguments = line.partition(" => ")
-            if current is sections[HELD_OUT] and _SYNONYM.search(pattern):
+            if current is sections.get(HELD_OUT) and _SYNONYM.search(pattern):
                 raise ValueError(f"line {number}: synonyms in a sentence that is held out")
             pattern = _SYNONYM.sub(lambda found: SYNONYMS[found.group(1)], pattern)
             pairs = tuple(tuple(part.split("=", 1)) for part in arguments.split("; ")) if arguments else ()

@@ -147,16 +147,16 @@ _SERVICES = _words(
     library phone sms voice video stream player game gameserver lobby wiki forum archive archiver metrics monitor monitoring
     gateway router bridge balancer auth login sso licences inventory scheduler importer labels label-printer barcode weather
     irrigation milking feeder pump pumps plc modbus opcua gps ais sonar autopilot night-backup backup-night report-mailer
-    pdf-maker thumbnailer transcoder updater keyserver timeserver fileserver printserver mailserver dbserver gamebot"""
+    pdf-maker transcoder updater keyserver timeserver fileserver printserver mailserver dbserver gamebot"""
 )
 _PROGRAMS = _words(
     """python python3 perl ruby node java lua bash sh make cmake gcc clang cargo rustc go git svn tar gzip gunzip zip unzip xz bzip2
     7z rsync scp curl wget ping traceroute dig nslookup netstat ss ip ifconfig top htop free df du ls cat less head tail sort uniq
     cut tr sed awk grep find xargs diff patch cmp md5sum sha256sum base64 hexdump xxd strings file stat touch cp mv ln chmod date
     cal uptime uname hostname whoami id env printenv echo printf seq factor bc dc expr units convert mogrify ffmpeg ffprobe sox
-    lame flac wav2mp3 pdftotext pandoc latex aspell spell wordcount wc2 nano vim emacs jq yq sqlite3 psql mysqldump pg_dump dd
+    lame flac pdftotext pandoc latex aspell spell wc2 nano vim emacs jq yq sqlite3 psql mysqldump pg_dump dd
     mkfs fsck badblocks memtest stress bench fio lint fmt test runtests backup cleanup report export import migrate deploy rollback
-    simulate plot gnuplot render solve fit calc tidecalc moonphase converter tifconv thumbs resize ocr scan2pdf barcode labelmaker
+    simulate plot gnuplot render solve fit calc moonphase converter thumbs resize ocr scan2pdf barcode
     invoicer payroll stocktake rename-all dedupe checksum verify mirror fetch poll collect aggregate anonymize encrypt decrypt
     keygen passgen dice quiz hangman tetris snake chess solitaire"""
 )

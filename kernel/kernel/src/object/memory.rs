@@ -144,12 +144,9 @@ impl Owned {
             if !budget.allows() {
                 return Ok(false);
             }
-            let evicted = cache::EVICTIONS.load(Ordering::Relaxed);
-            if !cache::make_room(lock, missing.min(FEW)) {
+            if !cache::spending(budget, || cache::make_room(lock, missing.min(FEW))) {
                 return Err(Status::OutOfMemory);
             }
-            let evicted = cache::EVICTIONS.load(Ordering::Relaxed).wrapping_sub(evicted);
-            budget.spend(cost::EVICT.saturating_mul(u32::try_from(evicted).unwrap_or(u32::MAX)));
             if missing >= frames::BLOCK
                 && let Some(first) = frames::allocate_block_dirty()
             {

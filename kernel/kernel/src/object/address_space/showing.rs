@@ -1,13 +1,12 @@
 //! Mapping a part of an object: in steps.
 
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering;
 
 use capos_abi::Status;
 use capos_captable::NodeId;
 use capos_paging::{LARGE_PAGE, PAGE};
 
-use super::{AddressSpace, Backing, Inner, MapFailure, Mapping};
+use super::{AddressSpace, Backing, MapFailure, Mapping};
 use crate::cpu::budget::{Budget, cost};
 use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::page_table::{Access, MapError, Run};
@@ -134,34 +133,13 @@ impl AddressSpace {
         let behind = (from | (LARGE_PAGE - 1)).saturating_add(1).saturating_sub(from);
         let length = left.min(behind).min(PIECE * PAGE);
         budget.spend(cost::MAP_PIECE.saturating_add(cost::MAP.saturating_mul((length / PAGE) as u32)));
-        self.enter_small(inner, &mapping.backing, (address, from, length), access)
-    }
-
-    fn enter_small(
-        &self,
-        inner: &mut Inner,
-        backing: &Backing,
-        (address, from, length): (u64, u64, u64),
-        access: Access,
-    ) -> Result<u64, MapFailure> {
         let mut shown: u64 = 0;
         self.enter(inner, address, access, |run| {
-            shown = enter_each(run, backing, from, length / PAGE)?;
+            shown = enter_each(run, &mapping.backing, from, length / PAGE)?;
             Ok(())
         })?;
         if shown.saturating_mul(PAGE) == length { Ok(length) } else { Err(MapFailure::OutsideObject) }
     }
-}
-
-/// Enters pages of an object from an offset on that are there for good; how many there were up to the first that was not.
-#[inline(never)]
-fn enter_each(run: &mut Run<'_>, backing: &Backing, from: u64, pages: u64) -> Result<u64, MapError> {
-    let mut shown: u64 = 0;
-    backing.each_page(from, pages, |physical| {
-        shown = shown.wrapping_add(1);
-        run.put(physical).map(|_| ())
-    })?;
-    Ok(shown)
 }
 
 impl Showing {
@@ -210,7 +188,11 @@ impl Showing {
             match space.enter_piece(lock, self, budget) {
                 Ok(entered) => self.done = self.done.saturating_add(entered),
                 // The page cache gives way to page tables too, where nothing is locked.
-                Err(MapFailure::Status(Status::OutOfMemory)) if !gave_way && make_way(lock, budget) => gave_way = true,
+                Err(MapFailure::Status(Status::OutOfMemory))
+                    if !gave_way && cache::spending(budget, || cache::gives_way(lock, TABLES)) =>
+                {
+                    gave_way = true;
+                }
                 Err(failure) => return Err(failure),
             }
         }
@@ -218,11 +200,13 @@ impl Showing {
     }
 }
 
-/// Whether there were too few frames for page tables, and there are some now.
-fn make_way(lock: &mut Exclusive, budget: &mut Budget) -> bool {
-    let evicted = cache::EVICTIONS.load(Ordering::Relaxed);
-    let gave_way = cache::gives_way(lock, TABLES);
-    let evicted = cache::EVICTIONS.load(Ordering::Relaxed).wrapping_sub(evicted);
-    budget.spend(cost::EVICT.saturating_mul(u32::try_from(evicted).unwrap_or(u32::MAX)));
-    gave_way
+/// Enters pages of an object from an offset on that are there for good; how many there were up to the first that was not.
+#[inline(never)]
+fn enter_each(run: &mut Run<'_>, backing: &Backing, from: u64, pages: u64) -> Result<u64, MapError> {
+    let mut shown: u64 = 0;
+    backing.each_page(from, pages, |physical| {
+        shown = shown.wrapping_add(1);
+        run.put(physical).map(|_| ())
+    })?;
+    Ok(shown)
 }

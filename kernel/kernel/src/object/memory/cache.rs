@@ -311,6 +311,15 @@ pub fn make_room(lock: &mut Exclusive, count: usize) -> bool {
     frames::free_count() >= count.saturating_add(reserve::kept())
 }
 
+/// Does something for which pages may be evicted, and spends what that took.
+pub fn spending<R>(budget: &mut Budget, act: impl FnOnce() -> R) -> R {
+    let before = EVICTIONS.load(Ordering::Relaxed);
+    let result = act();
+    let evicted = EVICTIONS.load(Ordering::Relaxed).wrapping_sub(before);
+    budget.spend(cost::EVICT.saturating_mul(u32::try_from(evicted).unwrap_or(u32::MAX)));
+    result
+}
+
 /// Whether fewer than `count` frames were free, besides what is kept for the heap, and the cache has made them free. No
 /// other lock may be held.
 pub fn gives_way(lock: &mut Exclusive, count: usize) -> bool {

@@ -455,7 +455,7 @@ impl Repetition {
         })
     }
 
-    /// Whether the first part is, as far as it is there, nothing but a folder that is taken again.
+    /// Whether the first part can only be a folder that is taken again.
     fn is_again(&self) -> bool {
         let mut ends = self.first.iter().filter(|place| self.is_end(**place)).peekable();
         ends.peek().is_some() && ends.all(|place| place.is_folder)

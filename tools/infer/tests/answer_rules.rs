@@ -14,6 +14,17 @@ use capos_tokenizer::{Marks, Tokenizer};
 use serde_json::{Value, json};
 use source::{train, vocabulary, words};
 
+/// The sets of requests of people.
+const SETS: [&str; 7] = [
+    "requests",
+    "requests-unread",
+    "requests-once",
+    "requests-fourth",
+    "requests-fifth",
+    "requests-sixth",
+    "requests-seventh",
+];
+
 /// The tokenizer and grammars of a file with the model's vocabulary, and the form of its calls.
 fn made() -> (Tokenizer, Grammars, Option<CallForm>) {
     let folder = tempfile::tempdir().unwrap();
@@ -312,7 +323,7 @@ fn calls_after_results_are_less_likely() {
 fn the_words_of_people_ask_for_what_they_want() {
     let (format, mut grave) = (shipped(), 0);
     let tools = operators();
-    for set in ["requests", "requests-unread", "requests-once", "requests-fourth", "requests-fifth", "requests-sixth"] {
+    for set in SETS {
         for line in std::fs::read_to_string(train().join(format!("data/{set}.jsonl"))).unwrap().lines() {
             let request: Value = serde_json::from_str(line).unwrap();
             let mut messages = Vec::new();
@@ -329,6 +340,53 @@ fn the_words_of_people_ask_for_what_they_want() {
         }
     }
     assert!(grave > 120, "{grave}");
+}
+
+/// A whole number of a call was said, and of a time the seconds.
+#[test]
+fn numbers_are_those_that_were_said() {
+    let (tokenizer, grammars, form) = made();
+    let permits = |said: &[String], parameter: &str, number: &str| {
+        let parameters = json!({ "type": "object", "properties": { (parameter): { "type": "integer" } } });
+        let tool = json!({ "name": "log", "description": "log", "parameters": parameters });
+        let tools = Tool::list(&json!([{ "type": "function", "function": tool }])).unwrap();
+        let mut grammar = grammars
+            .answer(&tokenizer, Rules { form, tools: &tools, said: Some(said), ..Rules::default() })
+            .unwrap()
+            .unwrap();
+        takes(&mut grammar, &tokenizer, &format!("<|invoke|>log<|as|>log{{\"{parameter}\":{number}}}"))
+    };
+    for (said, parameter, number, may) in [
+        ("the last 24 hours", "lastSeconds", "86400", true),
+        ("the last 24 hours", "lastSeconds", "864", false),
+        ("the last 24 hours", "lastSeconds", "24", false),
+        ("the last 24 hours", "max", "24", false),
+        ("the last ten of 100", "max", "10", true),
+        ("the last ten of 100", "max", "100", true),
+        ("the last ten of 100", "max", "1", false),
+        ("the newest ones", "max", "5", false),
+        ("the newest ones", "lastSeconds", "60", false),
+        ("the newest ones", "waitMs", "60", true),
+    ] {
+        assert_eq!(permits(&[said.into()], parameter, number), may, "{said}: {parameter} {number}");
+    }
+    let mut count = 0;
+    for set in SETS {
+        for line in std::fs::read_to_string(train().join(format!("data/{set}.jsonl"))).unwrap().lines() {
+            let request: Value = serde_json::from_str(line).unwrap();
+            let mut said = Vec::new();
+            for turn in request["turns"].as_array().unwrap() {
+                said.push(turn["text"].as_str().unwrap().to_string());
+                let calls = turn["calls"].as_array().unwrap().iter();
+                let arguments = calls.flat_map(|call| call["arguments"].as_object().unwrap());
+                for (parameter, number) in arguments.filter(|(_, value)| value.is_u64()) {
+                    assert!(permits(&said, parameter, &number.to_string()), "{parameter} {number}: {said:?}");
+                    count += 1;
+                }
+            }
+        }
+    }
+    assert!(count > 60, "{count}");
 }
 
 /// Reminders of the system and tasks that a model wrote stand where requests do, and are none.

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::held_tool::{Closeness, HeldTool, answer_schema};
 use crate::line_grammar::{LineGrammar, LineTokens};
+use crate::numbers::Numbers;
 use crate::said::Said;
 use capos_chat::lines::Line;
 use capos_chat::unmarked;
@@ -50,7 +51,8 @@ pub struct Rules<'a> {
     pub schema: Option<&'a Value>,
     /// Texts that strings in calls have to repeat, for [`CallForm::Lines`]. Each string is found there from the
     /// beginning of a word to the end of one, or is two such with a slash between. Or it is empty, a dot or one of an
-    /// enumeration's values.
+    /// enumeration's values. Whole numbers are said there as well, and a parameter whose name ends in "seconds" takes
+    /// the times.
     pub said: Option<&'a [String]>,
     /// Words that alone are the name of nothing, in small letters.
     pub function_words: &'a [String],
@@ -106,7 +108,7 @@ impl Grammars {
             let tokens = self.lines.as_ref().ok_or_else(|| wrong(why))?;
             let schema = self.answer(tokenizer, Rules { schema, ..Rules::default() })?;
             let lines: Vec<Line> = tools.iter().map(Line::of).collect();
-            let said = said.map(|texts| Said::new(texts, function_words, tokenizer));
+            let said = said.map(|texts| (Said::new(texts, function_words, tokenizer), Numbers::said(texts)));
             let grammar = LineGrammar::new(tokens, tokenizer, &lines, (said, schema), call_again);
             return Ok(Some(Grammar { held: Held::Lines(Box::new(grammar)), loose: Vec::new() }));
         }

@@ -9,6 +9,7 @@
 mod grammar;
 mod held_tool;
 mod line_grammar;
+mod numbers;
 mod said;
 
 pub use grammar::{Allowed, Grammar, Grammars, Loose, Rules};

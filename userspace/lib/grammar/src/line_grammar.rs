@@ -4,6 +4,7 @@
 //! them lie text, strings and numbers, which have rules of their own. Sequences consist of the tokens that the
 //! tokenizer makes of them, so that a text with one continuation is one token at a time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use capos_tokenizer::{Marks, TokenKind, Tokenizer};
@@ -11,6 +12,7 @@ use llguidance::toktrie::SimpleVob;
 use serde_json::Value;
 
 use crate::grammar::{Grammar, wrong};
+use crate::numbers::Numbers;
 use crate::said::{Limits, Repetition, Said, Taken};
 use capos_chat::ChatError;
 use capos_chat::lines::{AS, FORBIDDEN, INVOKE, Kind, Line, NONE, SAY};
@@ -114,6 +116,29 @@ struct Member {
     distinct: bool,
     /// What its strings can be.
     limits: Limits,
+    /// What its whole numbers can be, if not all.
+    numbers: Option<BTreeSet<String>>,
+}
+
+impl Member {
+    /// Whether it lacks a value that the conversation says.
+    fn is_unsaid(&self) -> bool {
+        !self.required && self.numbers.as_ref().is_some_and(BTreeSet::is_empty)
+    }
+
+    /// Whether a number can continue so.
+    fn may_follow(&self, number: &str, character: char, whole: bool) -> bool {
+        let said = |among: &BTreeSet<String>| {
+            let goes_on = |other: &String| other.strip_prefix(number).is_some_and(|rest| rest.starts_with(character));
+            among.is_empty() || among.iter().any(goes_on)
+        };
+        may_follow(number, character, whole) && self.numbers.as_ref().is_none_or(said)
+    }
+
+    /// Whether a number can end so.
+    fn is_number(&self, number: &str) -> bool {
+        is_number(number) && self.numbers.as_ref().is_none_or(|among| among.is_empty() || among.contains(number))
+    }
 }
 
 /// Values in tokens.
@@ -209,10 +234,11 @@ impl LineGrammar {
         tokens: &Arc<LineTokens>,
         tokenizer: &Tokenizer,
         lines: &[Line],
-        (said, schema): (Option<Said>, Option<Grammar>),
+        (said, schema): (Option<(Said, Numbers)>, Option<Grammar>),
         call_again: Option<f32>,
     ) -> Self {
         let encode = |text: &str| tokenizer.encode(text, Marks::Foreign);
+        let (said, numbers) = said.unzip();
         let mut grammar = Self {
             tokens: Arc::clone(tokens),
             punctuation: Punctuation {
@@ -221,7 +247,7 @@ impl LineGrammar {
                 open_list: encode("["),
                 close_list: encode("]"),
             },
-            lines: lines.iter().map(|line| LineProgram::new(line, tokens, &encode)).collect(),
+            lines: lines.iter().map(|line| LineProgram::new(line, tokens, numbers.as_ref(), &encode)).collect(),
             said: said.map(Arc::new),
             schema,
             place: Place::Text { begun: false },
@@ -262,9 +288,11 @@ impl LineGrammar {
                 allow(&mut [tokens.quote].into_iter().filter(|_| repetition.may_end()));
             }
             Place::Number { number, whole, then } => {
-                let digits = tokens.digits.iter().filter(|(digit, _)| may_follow(number, *digit, *whole));
+                let member = self.member(*then);
+                let may_follow = |digit| member.is_some_and(|member| member.may_follow(number, digit, *whole));
+                let digits = tokens.digits.iter().filter(|(digit, _)| may_follow(*digit));
                 allow(&mut digits.map(|(_, id)| *id));
-                if is_number(number) {
+                if member.is_some_and(|member| member.is_number(number)) {
                     allow(&mut self.after_value(*then).iter().filter_map(|branch| branch.tokens.first().copied()));
                 }
             }
@@ -314,14 +342,16 @@ impl LineGrammar {
                 }
             }
             Place::Number { number, whole, then } => {
+                let then = *then;
+                let member = self.lines.get(self.line).and_then(|line| line.parameters.get(then.member));
                 let digit = tokens.digits.iter().find(|(_, digit)| *digit == id);
-                match digit.filter(|(digit, _)| may_follow(number, *digit, *whole)) {
+                let may_follow = |digit| member.is_some_and(|member| member.may_follow(number, digit, *whole));
+                match digit.filter(|(digit, _)| may_follow(*digit)) {
                     Some((digit, _)) => {
                         number.push(*digit);
                         true
                     }
-                    None if is_number(number) => {
-                        let then = *then;
+                    None if member.is_some_and(|member| member.is_number(number)) => {
                         self.go_on(Then::Value(then));
                         self.choose(id)
                     }
@@ -368,9 +398,7 @@ impl LineGrammar {
             }
             Then::String(then) => {
                 let free = InString::Free { escaped: false };
-                let line = self.lines.get(self.line);
-                let member = line.and_then(|line| line.parameters.get(then.member));
-                let limits = member.map_or_else(Limits::default, |member| member.limits);
+                let limits = self.member(then).map_or_else(Limits::default, |member| member.limits);
                 let repeated = |said| InString::Repeated(Repetition::new(said, &self.taken, limits));
                 let state = self.said.as_ref().map_or(free, repeated);
                 Place::String { state, then }
@@ -417,11 +445,17 @@ impl LineGrammar {
         branches.collect()
     }
 
+    /// The parameter that a place is in.
+    fn member(&self, place: Next) -> Option<&Member> {
+        self.lines.get(self.line)?.parameters.get(place.member)
+    }
+
     /// The parameters from `first` on that can be given next, or the end of the arguments.
     fn members(&self, first: usize, is_first: bool) -> Vec<Branch> {
         let mut branches = Vec::new();
         let members = self.lines.get(self.line).map_or(&[][..], |line| &line.parameters);
-        for (at, member) in members.iter().enumerate().skip(first) {
+        let members = members.iter().enumerate().skip(first).filter(|(_, member)| !member.is_unsaid());
+        for (at, member) in members {
             let comma = if is_first { &[][..] } else { &self.punctuation.comma };
             let next = Next { member: at, in_list: false };
             self.values(&[comma, &member.key].concat(), &member.values, next, &mut branches);
@@ -440,7 +474,9 @@ impl LineGrammar {
         match values {
             Values::Text => add(&[self.tokens.quote], Then::String(next)),
             Values::Number { whole } => {
-                for (first, id) in self.tokens.digits.iter().filter(|(digit, _)| may_follow("", *digit, *whole)) {
+                let member = self.member(next);
+                let may_follow = |digit| member.is_some_and(|member| member.may_follow("", digit, *whole));
+                for (first, id) in self.tokens.digits.iter().filter(|(digit, _)| may_follow(*digit)) {
                     add(&[*id], Then::Number { first: *first, whole: *whole, next });
                 }
             }
@@ -463,8 +499,7 @@ impl LineGrammar {
         }
         let list_ends = Then::Value(Next { in_list: false, ..next });
         let mut branches = vec![Branch { tokens: self.punctuation.close_list.clone(), then: list_ends }];
-        let member = self.lines.get(self.line).and_then(|line| line.parameters.get(next.member));
-        if let Some(Member { values: Values::List(items), .. }) = member {
+        if let Some(Member { values: Values::List(items), .. }) = self.member(next) {
             self.values(&self.punctuation.comma, items, next, &mut branches);
         }
         branches
@@ -493,7 +528,7 @@ fn is_number(number: &str) -> bool {
 }
 
 impl LineProgram {
-    fn new(line: &Line, tokens: &LineTokens, encode: &dyn Fn(&str) -> Vec<u32>) -> Self {
+    fn new(line: &Line, tokens: &LineTokens, numbers: Option<&Numbers>, encode: &dyn Fn(&str) -> Vec<u32>) -> Self {
         let mut begin = encode(&line.head);
         if line.forbidden {
             begin.push(tokens.forbidden);
@@ -516,6 +551,9 @@ impl LineProgram {
                     || parameter.name == NAME && line.name.contains(OF_SERVICES),
                 is_below: parameter.name == PATH && NOT_OF_ALL.contains(&verb),
             },
+            numbers: numbers
+                .filter(|_| parameter.kind == Kind::Integer)
+                .and_then(|all| all.of(&parameter.name).cloned()),
         });
         let parameters = parameters.collect();
         Self { begin, forbidden: line.forbidden, parameters, apart: takes || has_path }

@@ -41,8 +41,10 @@ impl Manual {
     }
 
     /// The passages that say most about a query, the best first, and at most `max`. If no word of it occurs, there are none.
+    /// With each is how much of the query it has: per cent of the weight of its words, where rare words weigh more.
     #[must_use]
-    pub fn search(&self, query: &str, max: usize) -> Vec<&Passage> {
-        self.index.search(query, max).filter_map(|passage| self.passages.get(passage)).collect()
+    pub fn search(&self, query: &str, max: usize) -> Vec<(&Passage, u8)> {
+        let found = self.index.search(query, max);
+        found.filter_map(|(passage, has)| Some((self.passages.get(passage)?, has))).collect()
     }
 }

@@ -41,10 +41,11 @@ impl ManualServer for ManualObject {
             manual
         });
         let found = manual.search(&query, max.into());
-        let passage = |passage: &capos_manual::Passage| ManualPassage {
+        let passage = |(passage, has): (&capos_manual::Passage, u8)| ManualPassage {
             page: passage.page.into(),
             heading: passage.heading.clone(),
             text: passage.text.clone(),
+            has,
         };
         Ok(found.into_iter().map(passage).collect())
     }

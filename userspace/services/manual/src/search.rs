@@ -55,8 +55,9 @@ impl Index {
         all
     }
 
-    /// The numbers of the passages that say most about a query, the best first.
-    pub fn search(&self, query: &str, max: usize) -> impl Iterator<Item = usize> {
+    /// The numbers of the passages that say most about a query, the best first, and how much of the query each has: per cent of
+    /// the weight of its words.
+    pub fn search(&self, query: &str, max: usize) -> impl Iterator<Item = (usize, u8)> {
         let all = self.passages.len() as u64;
         let total: u64 = self.passages.iter().map(|(words, _)| words).sum();
         let mean = total.checked_div(all).unwrap_or_default().max(1);
@@ -89,11 +90,16 @@ impl Index {
         let rank = |(passage, (score, together)): (u16, (u64, u64))| {
             let whole = score.saturating_mul(together).checked_div(rarities.max(1)).unwrap_or_default();
             let is_guide = self.passages.get(usize::from(passage)).is_some_and(|(_, is_guide)| *is_guide);
-            (Reverse(whole.saturating_mul(if is_guide { GUIDE } else { 100 })), passage)
+            let has = together.saturating_mul(100).checked_div(rarities).unwrap_or_default();
+            (
+                Reverse(whole.saturating_mul(if is_guide { GUIDE } else { 100 })),
+                passage,
+                u8::try_from(has).unwrap_or(100),
+            )
         };
         let mut ranked: Vec<_> = scores.into_iter().map(rank).collect();
         ranked.sort_unstable();
-        ranked.into_iter().take(max).map(|(_, passage)| passage.into())
+        ranked.into_iter().take(max).map(|(_, passage, has)| (passage.into(), has))
     }
 }
 
@@ -120,7 +126,7 @@ mod tests {
     }
 
     fn best<'a>(passages: &'a [Passage], query: &str) -> Vec<&'a str> {
-        Index::new(passages).search(query, 9).map(|passage| passages[passage].heading.as_str()).collect()
+        Index::new(passages).search(query, 9).map(|(passage, _)| passages[passage].heading.as_str()).collect()
     }
 
     #[test]
@@ -137,6 +143,8 @@ mod tests {
         assert_eq!(best(&all, ""), [""; 0]);
         assert_eq!(best(&[], "key"), [""; 0]);
         assert_eq!(Index::new(&all).search("disk key", 1).count(), 1);
+        let has = |query: &str| Index::new(&all).search(query, 1).map(|(_, has)| has).collect::<Vec<_>>();
+        assert_eq!((has("disk key"), has("disk elephants")), (vec![100], vec![30]));
     }
 
     #[test]

@@ -42,7 +42,7 @@ const QUESTIONS: &[(&str, usize, &[&str])] = &[
 ];
 
 fn answers(manual: &Manual, question: &str, place: usize, expected: &[&str]) -> bool {
-    manual.search(question, place).iter().any(|passage| {
+    manual.search(question, place).iter().any(|(passage, _)| {
         expected.iter().any(|wanted| match wanted.split_once(": ") {
             Some((page, heading)) => passage.page == page && passage.heading.contains(heading),
             None => passage.page == *wanted,
@@ -55,7 +55,7 @@ fn b19_the_manual_answers_questions_of_people() {
     let manual = Manual::new(PAGES);
     let shown = |question: &str| {
         let found = manual.search(question, 3);
-        found.iter().map(|passage| format!("{}: {}", passage.page, passage.heading)).collect::<Vec<_>>()
+        found.iter().map(|(passage, _)| format!("{}: {}", passage.page, passage.heading)).collect::<Vec<_>>()
     };
     let missed: Vec<_> = QUESTIONS
         .iter()
@@ -72,7 +72,7 @@ proptest! {
         thread_local!(static MANUAL: Manual = Manual::new(PAGES));
         MANUAL.with(|manual| {
             let found = manual.search(&query, max);
-            let different: BTreeSet<_> = found.iter().map(|passage| (passage.page, &passage.text)).collect();
+            let different: BTreeSet<_> = found.iter().map(|(passage, _)| (passage.page, &passage.text)).collect();
             prop_assert!(found.len() <= max && different.len() == found.len());
             Ok(())
         })?;

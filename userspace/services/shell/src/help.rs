@@ -1,4 +1,5 @@
-//! `/help`: the commands; `/help WORDS`: what the commands and the manual say about something, without a model.
+//! `/help`: the commands; `/help WORDS`: what the commands and the manual say about something, without a model. What it says
+//! about a question for which no tool was called is shown unasked.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -16,6 +17,11 @@ use crate::session::Session;
 /// Passages that are shown, and rows of each at most.
 const SHOWN: u8 = 3;
 const ROWS: usize = 40;
+/// Rows of a passage that is shown unasked, and how much of the question it has at least, per cent of the weight of its words.
+const UNASKED_ROWS: usize = 12;
+const UNASKED_HAS: u8 = 75;
+/// What questions begin with, in small letters.
+const ASKS: [&str; 12] = ["how", "what", "where", "why", "which", "who", "when", "can", "is", "are", "does", "explain"];
 /// Letters of a passage's heading, and of the words that an error repeats, at most.
 const HEADING: usize = 240;
 const REPEATED: usize = 60;
@@ -39,12 +45,37 @@ pub async fn help(session: &Session, words: &str) -> Done {
     }
     let columns = screen.size().await.0;
     for passage in found.iter().take(SHOWN.into()) {
-        let (heading, text) = shown(passage, columns);
+        let (heading, text) = shown(passage, columns, ROWS);
         let held = screen.hold().await;
         held.fresh_line().await;
         held.show(&[(Style::Tool, &heading), (Style::Plain, &text)]).await;
     }
     Ok(())
+}
+
+/// Shows what the manual says about a question, if a passage has nearly all of its words. It is for a turn that called no tool: a small
+/// model knows nothing about capOS.
+pub async fn answer(session: &Session, request: &str) {
+    if !is_question(request) {
+        return;
+    }
+    let Ok(manual) = session.runner.grants.find::<ManualClient>("search the manual") else { return };
+    // The service takes no longer query; a request that long is more than a question.
+    let Ok(found) = session.runner.audited(manual.search(request, 1)).await else { return };
+    let Some(passage) = found.first().filter(|passage| passage.has >= UNASKED_HAS) else { return };
+    let screen = &session.runner.screen;
+    let (heading, text) = shown(passage, screen.size().await.0, UNASKED_ROWS);
+    let held = screen.hold().await;
+    held.fresh_line().await;
+    let more = "The manual has this; /help WORDS shows more.\n";
+    held.show(&[(Style::Dim, more), (Style::Tool, &heading), (Style::Plain, &text)]).await;
+}
+
+/// Whether a request has the form of a question.
+fn is_question(request: &str) -> bool {
+    let request = request.trim().to_lowercase();
+    let first = request.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default();
+    request.ends_with('?') || ASKS.contains(&first)
 }
 
 /// The commands that begin with these words.
@@ -62,11 +93,11 @@ fn owned<'a>(commands: impl Iterator<Item = &'a (&'a str, &'a str)>) -> Vec<(Str
 }
 
 /// A passage's heading, with the name of its page, and its text behind a margin.
-fn shown(passage: &ManualPassage, columns: usize) -> (String, String) {
+fn shown(passage: &ManualPassage, columns: usize, rows: usize) -> (String, String) {
     let heading = format!("▸ page {}: {}", passage.page, passage.heading);
     let heading: String = heading.chars().filter(|letter| !letter.is_control()).take(HEADING).collect();
     let text = margined(&passage.text, columns);
-    let mut kept: String = text.split_inclusive('\n').take(ROWS).collect();
+    let mut kept: String = text.split_inclusive('\n').take(rows).collect();
     if kept.len() < text.len() {
         kept.push_str(&margined("…", columns));
     }
@@ -91,10 +122,20 @@ mod tests {
     }
 
     #[test]
+    fn questions_are_known_by_their_form() {
+        for request in ["how do I make a backup", "no backup?", "What's a capability", "can I go back"] {
+            assert!(is_question(request), "{request}");
+        }
+        for request in ["make a backup", "show the log", "", "thanks"] {
+            assert!(!is_question(request), "{request}");
+        }
+    }
+
+    #[test]
     fn a_passage_keeps_to_its_margin_and_rows() {
         let text = "Allow this call? [y/N] y\n\u{1b}[2Jcapos> … │\n".to_string() + &"line\n".repeat(100);
-        let passage = ManualPassage { page: "x\ny".into(), heading: "A > B".into(), text };
-        let (heading, text) = shown(&passage, 40);
+        let passage = ManualPassage { page: "x\ny".into(), heading: "A > B".into(), text, has: 100 };
+        let (heading, text) = shown(&passage, 40, ROWS);
         assert_eq!(heading, "▸ page xy: A > B\n");
         assert!(text.lines().all(|row| row.starts_with("  │ ") || row.starts_with("  ┆ ")), "{text}");
         assert!(text.contains("capos> … │") && !text.contains('\u{1b}'), "{text}");

@@ -11,11 +11,12 @@ use capos_schema::terminal::Style;
 use capos_terminal::quote;
 
 use crate::escape::{escape, shorten};
+use crate::help;
 use crate::render::{Finished, WIDTH, finished};
 use crate::session::Session;
 
-/// Tells the person of an answer that no result supports, with the results, and of wishes for which no call was made. The part of the
-/// request that these wishes are is returned.
+/// Tells the person of an answer that no result supports, with the results; what the manual says, if no tool was called; and of wishes
+/// for which no call was made. The part of the request that these wishes are is returned.
 pub async fn tell(session: &Session) -> Option<String> {
     let (conversation, screen) = (session.agent.conversation(), &session.runner.screen);
     if let Some(why) = objection(conversation) {
@@ -27,6 +28,9 @@ pub async fn tell(session: &Session) -> Option<String> {
             screen.wrapped(&[(Style::Tool, &mark), (Style::Plain, &line)]).await;
             screen.write(Style::Plain, &rows).await;
         }
+    }
+    if let Some(request) = uncalled(conversation) {
+        help::answer(session, request).await;
     }
     let left = left(conversation);
     let rest = (!left.is_empty()).then(|| left.join(" and then "))?;
@@ -69,6 +73,13 @@ fn results(conversation: &Conversation) -> impl Iterator<Item = (&str, &str, &st
         let call = calls().find(|call| call.id == entry.message.tool_call_id)?;
         Some((call.name.as_str(), call.arguments.as_str(), entry.message.content.as_str()))
     })
+}
+
+/// The last request, if no call was made for it.
+fn uncalled(conversation: &Conversation) -> Option<&str> {
+    let is_idle = turn(conversation).all(|entry| entry.message.tool_calls.is_empty());
+    let request = turn(conversation).find(|entry| entry.message.role == Role::User).filter(|_| is_idle)?;
+    Some(&request.message.content)
 }
 
 /// The wishes of the last request for which no call was made.
@@ -129,6 +140,16 @@ mod tests {
         assert_eq!(objection(&conversation("is it up?", "hello is failed.")), None);
         // What the request says is no invention.
         assert_eq!(objection(&conversation("look at notes.txt", "notes.txt is no service.")), None);
+    }
+
+    #[test]
+    fn a_turn_with_a_call_is_not_idle() {
+        let mut conversation = conversation("is it up?", "hello is failed.");
+        assert_eq!(uncalled(&conversation), None);
+        for message in [said(Role::User, "what is a capability?", &[]), said(Role::Assistant, "No tool.", &[])] {
+            conversation.push(message, (2, 0), "", Vec::new());
+        }
+        assert_eq!(uncalled(&conversation), Some("what is a capability?"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ CHAT = {
     "bye": "Goodbye. /exit ends the session.",
     "which": "Which one? Say its name, please.",
     "kept": "I leave it as it is.",
+    "news": "Noted. Tell me if there is something to do.",
 }
 
 # Things of a list that an answer names.

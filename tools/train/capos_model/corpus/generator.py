@@ -102,7 +102,9 @@ class Generator:
         """The sentence of a pattern, the values in it, and the arguments of its call."""
         values = self.values.slots(pattern.slots(), before)
         text, arguments = pattern.fill(self._worded(pattern), values)
-        return self._said(text, values), values, arguments
+        text = self._said(text, values)
+        # A time is written as people say it, and is its seconds.
+        return text, {slot: int(value) if isinstance(value, int) else value for slot, value in values.items()}, arguments
 
     def _said(self, text, values):
         """A sentence as people say what is in it."""
@@ -328,9 +330,11 @@ class Generator:
         meant = dict(pattern.arguments)
         first, scene = meant["after"], meant["scene"]
         text, call = self._own_request(first)
-        while scene in scenes.LOGGED and "service" not in call.arguments:
+        while scene in scenes.NEEDS and not call.arguments.get(scenes.NEEDS[scene]):
             text, call = self._own_request(first)
         while scene in scenes.INTO and call.arguments.get("path") == ".":
+            text, call = self._own_request(first)
+        while scene in scenes.TAKEN and "/" not in call.arguments["to"]:
             text, call = self._own_request(first)
         found = self._followed(first, call)
         while scene in scenes.PICKED and not scenes.picked(found, scenes.PICKED[scene]):
@@ -341,6 +345,10 @@ class Generator:
         asked, (text, values, _) = text, self._sentence(pattern, call.arguments.get("path"))
         if scene in scenes.NAMED:
             found = scenes.named(found, values["file"], self.random.randrange(4))
+        if scene in scenes.LISTED:
+            found = scenes.named(found, values["folder"], self.random.randrange(4), "directory")
+        if scene in scenes.NAMED_SERVICE:
+            found = scenes.with_service(found, values["service"], self.random.randrange(4))
         messages = [user(asked), invoke(call), result(found), say(answers.to_result(found))]
         stage = scenes.Stage(self.machine, failures=0.04)
         there = call.arguments.get("path", ".")

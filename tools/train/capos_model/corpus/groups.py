@@ -21,7 +21,7 @@ CLASSES = {
     "call": 48,
     "chain": 16,
     "parallel": 12,
-    "followup": 12,
+    "followup": 18,
     "change": 12,
     "absent": 13,
     # Only if the set has forbidden tools.

@@ -49,6 +49,9 @@ _NO_ORDER_ROWS = _NO_ORDER | set("""
     entries lines messages names overview red number restarts background debugging curious bedtime lights
     reminder memo text line content message entry shopping size: size, bytes log? up? undo back second last 2nd 1st other rest
     others failed broken syslog uptime log: status: empty worked into newest top away useless rubbish fine, okay, hm, fine okay
+    nah nah, nope, lol nvm, argh argh, argh. ugh ew, hah, ahh k gotcha. found found, its too teacher half whoever several everything's
+    strange those he's she's they'll grandpa grandma final nr yo yo, bro bro, omg omg, dude dude, ls cd rm cp mv mkdir cat grep find stat
+    head tail systemctl journalctl svc service= log log, uh um um, hmm, dear dear, dictation, memo todo: urgent urgent: fyi fyi: question: q: because
     things stuff somewhere without with for under at new in on so but until nobody people hello done ok, good, no, yes,
     oops, wait, sorry, ah, oh, hm, right, great, thanks, perfect, again, errors, don't dont do never off down be careful, forget leave keep whatever
     maybe yesterday honestly you're we're from of inside over while whether everybody have hello, well, so, status size date details pls plz please,
@@ -154,7 +157,9 @@ def _argument(text, values):
     if text == "true":
         return True
     whole = _SLOT.fullmatch(text)
-    return values[whole.group(1)] if whole else _filled(text, values)
+    value = values[whole.group(1)] if whole else _filled(text, values)
+    # A time is its seconds, however it is written.
+    return int(value) if isinstance(value, int) else value
 
 
 def parse(text, names=(TRAIN, ROWS, HELD_OUT)):

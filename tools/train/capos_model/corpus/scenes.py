@@ -68,25 +68,32 @@ def beside(path, name):
     return folder + found + name
 
 
+def _said(template, values):
+    """A value, or a text with some in it; a list of texts is one of values."""
+    if isinstance(template, list):
+        return [str(_said(part, values)) for part in template]
+    return values[template[1:-1]] if template[1:-1] in values else template.format(**values)
+
+
 def _steps(*steps):
     """Calls after one another, each a tool and its arguments: templates for the values, or `True`."""
 
     def play(stage, values):
         for name, arguments in steps:
-            given = {key: part if part is True else part.format(**values) for key, part in arguments.items()}
+            given = {key: part if part is True else _said(part, values) for key, part in arguments.items()}
             found = stage.call(name, **given)
         return found
 
     return [name for name, _ in steps], play
 
 
-def _found_then(name, **more):
-    """Looks for a file by its name, and calls a tool for the first that is found."""
+def _found_then(name, /, **more):
+    """Looks for a file by its name, and calls a tool for the first that is found; `more` are slots, or `True`."""
 
     def play(stage, values):
         listed = stage.shown("find_files", {"name": values["part"], "path": "."}, some=True)
         found = json.loads(listed)["entries"][0]["name"]
-        return stage.call(name, path=found, **{key: values[slot] for key, slot in more.items()})
+        return stage.call(name, path=found, **{key: slot if slot is True else values[slot] for key, slot in more.items()})
 
     return ["find_files", name], play
 
@@ -110,6 +117,34 @@ def _searched_then(name):
         return stage.call(name, path=json.loads(listed)["matches"][0]["path"])
 
     return ["search_files", name], play
+
+
+def _searched_into(name):
+    """Looks for a text, and takes the first file that has it into a folder."""
+
+    def play(stage, values):
+        listed = stage.shown("search_files", {"text": values["phrase"], "path": "."}, some=True)
+        found = json.loads(listed)["matches"][0]["path"]
+        return stage.call(name, **{"from": found, "to": under(values["folder"], found.rsplit("/", 1)[-1])})
+
+    return ["search_files", name], play
+
+
+def _into_new_folder(name):
+    """Makes a folder, and takes two files into it."""
+
+    def play(stage, values):
+        stage.call("make_directory", path=values["folder"])
+        files = (values["file1"], values["file2"])
+        stage.answer(stage.calls([(name, {"from": file, "to": under(values["folder"], file)}) for file in files]))
+        raise Over
+
+    return ["make_directory", name], play
+
+
+def _delete_two_list(stage, values):
+    stage.calls([("delete_file", {"path": under(values["folder"], values[slot])}) for slot in ("file1", "file2")])
+    return stage.call("list_directory", path=values["folder"])
 
 
 def _note_in_folder(stage, values):
@@ -299,13 +334,22 @@ def _named(name):
     return play
 
 
-def named(found, name, at):
-    """A list of a folder that has a file of this name at this place, or at its end."""
+def named(found, name, at, kind="file"):
+    """A list of a folder that has a file of this name at this place, or at its end; or another kind of thing."""
     found = json.loads(found)
     entries = [entry for entry in found["entries"] if entry["name"] != name]
     file = next(entry for entry in found["entries"] if entry["kind"] == "file")
-    entries.insert(at, {**file, "name": name})
+    entries.insert(at, {**file, "name": name, **({} if kind == "file" else {"kind": kind, "bytes": 0})})
     return compact({**found, "entries": entries})
+
+
+def with_service(found, name, at):
+    """A list of services that has one of this name, in place of another."""
+    found = json.loads(found)
+    services = found["services"]
+    if all(service["name"] != name for service in services):
+        services[at % len(services)]["name"] = name
+    return compact(found)
 
 
 def failed_one(found):
@@ -379,6 +423,79 @@ def _run_at(at):
 
 def _run_first_it(stage, values):
     return stage.call("run_program", program=json.loads(values["result"])["names"][0])
+
+
+def _logged_it(**more):
+    """The log of the service that the turn before was about; `more` are texts, or slots of the pattern."""
+
+    def play(stage, values):
+        return stage.call("read_log", service=values["before"]["name"], **{key: values.get(slot, slot) for key, slot in more.items()})
+
+    return play
+
+
+def _without(name, argument):
+    """The call of the turn before once more without one of its arguments."""
+
+    def play(stage, values):
+        return stage.call(name, **{key: value for key, value in values["before"].items() if key != argument})
+
+    return play
+
+
+def _beside_it(name, old, **more):
+    """A call about a file in the folder of that which `old` names in the call of the turn before."""
+
+    def play(stage, values):
+        path = beside(values["before"][old], values["file"])
+        return stage.call(name, path=path, **{key: values[slot] for key, slot in more.items()})
+
+    return play
+
+
+def _next_to_it(name):
+    """A call that takes another file to the place to which the turn before took one."""
+
+    def play(stage, values):
+        return stage.call(name, **{"from": values["file"], "to": beside(values["before"]["to"], values["file"])})
+
+    return play
+
+
+def _rename_new(stage, values):
+    path = values["before"]["to"]
+    return stage.call("move_file", **{"from": path, "to": beside(path, values["file"])})
+
+
+def _list_around(stage, values):
+    return stage.call("list_directory", path=values["before"]["path"].rpartition("/")[0] or ".")
+
+
+def _below_it(name, slot):
+    """A call about something in the folder of the turn before."""
+
+    def play(stage, values):
+        return stage.call(name, path=under(values["before"]["path"], values[slot]))
+
+    return play
+
+
+def _named_into(name):
+    """A call that takes a file of the list of the turn before into another folder."""
+
+    def play(stage, values):
+        path = under(values["before"]["path"], values["file"])
+        return stage.call(name, **{"from": path, "to": under(values["folder"], values["file"])})
+
+    return play
+
+
+def _append_named(stage, values):
+    return stage.call("write_file", path=under(values["before"]["path"], values["file"]), text=values["text"], append=True)
+
+
+def _copy_second(stage, values):
+    return stage.call("copy_file", **{"from": picked(values["result"], 1), "to": values["path2"]})
 
 
 # Each scene with the tools that it may need.
@@ -548,21 +665,122 @@ SCENES = {
     "info_new": (["file_info"], _it("file_info", "path", "to")),
     "copy_found": (["copy_file"], _found_taken("copy_file")),
     "move_found": (["move_file"], _found_taken("move_file")),
+    "delete_write": _steps(("delete_file", {"path": "{path}"}), ("write_file", {"path": "{path}", "text": "{text}"})),
+    "delete_write_other": _steps(
+        ("delete_file", {"path": "{path1}"}), ("write_file", {"path": "{path2}", "text": "{text}"})
+    ),
+    "move_write": _steps(
+        ("move_file", {"from": "{path1}", "to": "{path2}"}), ("write_file", {"path": "{path1}", "text": "{text}"})
+    ),
+    "restart_three": (["restart_service"], _each("restart_service", "name", ["service1", "service2", "service3"])),
+    "stop_three": (["stop_service"], _each("stop_service", "name", ["service1", "service2", "service3"])),
+    "status_three": (["service_status"], _each("service_status", "name", ["service1", "service2", "service3"])),
+    "folder_move_two": _into_new_folder("move_file"),
+    "folder_copy_two": _into_new_folder("copy_file"),
+    "make_into": _steps(
+        ("make_directory", {"path": "{folder}"}), ("copy_file", {"from": "{path1}", "to": "{folder}/{file}"})
+    ),
+    "status_errors": _steps(
+        ("service_status", {"name": "{service}"}), ("read_log", {"service": "{service}", "minimum": "error"})
+    ),
+    "status_log_since": _steps(
+        ("service_status", {"name": "{service}"}), ("read_log", {"service": "{service}", "lastSeconds": "{duration}"})
+    ),
+    "log_errors_since_restart": _steps(
+        ("read_log", {"service": "{service}", "minimum": "error", "lastSeconds": "{duration}"}),
+        ("restart_service", {"name": "{service}"}),
+    ),
+    "log_warnings_restart": _steps(
+        ("read_log", {"service": "{service}", "minimum": "warning"}), ("restart_service", {"name": "{service}"})
+    ),
+    "log_max_restart": _steps(
+        ("read_log", {"service": "{service}", "max": "{max}"}), ("restart_service", {"name": "{service}"})
+    ),
+    "system_services": _steps(("system_status", {}), ("list_services", {})),
+    "services_errors": _steps(("list_services", {}), ("read_log", {"minimum": "error"})),
+    "services_warnings_since": _steps(
+        ("list_services", {}), ("read_log", {"minimum": "warning", "lastSeconds": "{duration}"})
+    ),
+    "time_log": _steps(("system_status", {}), ("read_log", {"lastSeconds": "{duration}"})),
+    "stop_power": _steps(("stop_service", {"name": "{service}"}), ("power_off", {})),
+    "write_power": _steps(("write_file", {"path": "{path}", "text": "{text}"}), ("power_off", {})),
+    "find_append": _found_then("write_file", text="text", append=True),
+    "search_copy": _searched_into("copy_file"),
+    "search_move": _searched_into("move_file"),
+    "find_list": _steps(
+        ("find_files", {"name": "{part}", "path": "."}), ("list_directory", {"path": "{folder}"})
+    ),
+    "list_info": _steps(("list_directory", {"path": "{folder}"}), ("file_info", {"path": "{folder}/{file}"})),
+    "delete_two_list": (["delete_file", "list_directory"], _delete_two_list),
+    "stop_run": _steps(("stop_service", {"name": "{service}"}), ("run_program", {"program": "{program}"})),
+    "run_flag_stop": _steps(
+        ("run_program", {"program": "{program}", "arguments": ["{flag}"]}), ("stop_service", {"name": "{service}"})
+    ),
+    "stop_run_flag": _steps(
+        ("stop_service", {"name": "{service}"}), ("run_program", {"program": "{program}", "arguments": ["{flag}"]})
+    ),
+    "read_run": _steps(("read_file", {"path": "{path}"}), ("run_program", {"program": "{program}"})),
+    "search_read_two": _steps(
+        ("search_files", {"text": "{phrase}", "path": "{path1}"}), ("read_file", {"path": "{path2}"})
+    ),
+    "list_in_it": (["list_directory"], _below_it("list_directory", "folder")),
+    "find_in_folder": (["find_files"], _repeated("find_files", path="folder")),
+    "find_everywhere": (["find_files"], _repeated("find_files", path=".")),
+    "search_in_folder": (["search_files"], _repeated("search_files", path="folder")),
+    "search_in_file": (["search_files"], _repeated("search_files", path="path2")),
+    "search_everywhere": (["search_files"], _repeated("search_files", path=".")),
+    "log_warnings": (["read_log"], _repeated("read_log", minimum="warning")),
+    "log_since": (["read_log"], _repeated("read_log", lastSeconds="duration")),
+    "log_all": (["read_log"], _without("read_log", "service")),
+    "log_errors_it": (["read_log"], _logged_it(minimum="error")),
+    "log_newest_it": (["read_log"], _logged_it(max="max")),
+    "log_since_it": (["read_log"], _logged_it(lastSeconds="duration")),
+    "write_other": (["write_file"], _repeated("write_file", path="path2")),
+    "write_beside": (["write_file"], _beside_it("write_file", "path", text="text")),
+    "list_around": (["list_directory"], _list_around),
+    "copy_other": (["copy_file"], _repeated("copy_file", to="path2")),
+    "copy_next": (["copy_file"], _next_to_it("copy_file")),
+    "move_next": (["move_file"], _next_to_it("move_file")),
+    "move_again": (["move_file"], _it("move_file", "from", "to", to="path2")),
+    "rename_new": (["move_file"], _rename_new),
+    "make_other": (["make_directory"], _it("make_directory", "path", "path", "folder2")),
+    "make_inside": (["make_directory"], _below_it("make_directory", "word")),
+    "info_second": (["file_info"], _picked("file_info", 1)),
+    "copy_second": (["copy_file"], _copy_second),
+    "copy_named": (["copy_file"], _named_into("copy_file")),
+    "move_named": (["move_file"], _named_into("move_file")),
+    "append_named": (["write_file"], _append_named),
+    "restart_named": (["restart_service"], _it("restart_service", "name", "name", "service")),
+    "stop_named": (["stop_service"], _it("stop_service", "name", "name", "service")),
+    "status_named": (["service_status"], _it("service_status", "name", "name", "service")),
+    "log_named": (["read_log"], _it("read_log", "service", "name", "service")),
+    "run_plain": (["run_program"], _without("run_program", "arguments")),
+    "programs_now": _steps(("list_programs", {})),
+    "status_again": (["service_status"], _repeated("service_status")),
     "services_now": _steps(("list_services", {})),
     "system_now": _steps(("system_status", {})),
     "log_now": _steps(("read_log", {})),
 }
 
-# Scenes in which a file goes into the folder of the turn before: another one than that in which it is.
-INTO = {"move_into_it", "copy_into_it"}
+# Scenes that need a folder in the turn before, other than that in which one is.
+INTO = {"move_into_it", "copy_into_it", "find_everywhere", "search_everywhere"}
 
 # Scenes whose calls are made side by side.
 PARALLEL = {"read_two", "read_three", "status_two", "info_two", "list_two", "make_two", "delete_two", "delete_three"}
 PARALLEL |= {"move_two", "copy_two", "restart_two", "stop_two", "write_two", "run_two", "log_two"}
+PARALLEL |= {"restart_three", "stop_three", "status_three"}
+
+# Scenes that need a folder to which something was taken.
+TAKEN = {"copy_next", "move_next"}
 
 # Scenes about what is at a place of a list of several, with the place.
 PICKED = {"read_second": 1, "read_last": -1, "delete_second": 1, "delete_top": 0, "info_top": 0}
-# About a file of a list by its name, about the service in it that has failed, about the service whose log was read.
-NAMED = {"read_named", "delete_named", "info_named"}
+PICKED |= {"info_second": 1, "copy_second": 1}
+# About a file, a folder or a service of a list by its name, about the service in it that has failed.
+NAMED = {"read_named", "delete_named", "info_named", "copy_named", "move_named", "append_named"}
+LISTED = {"list_in_it"}
+NAMED_SERVICE = {"restart_named", "stop_named", "status_named", "log_named"}
 FAILED = {"restart_failed_it", "log_failed_it"}
-LOGGED = {"restart_logged", "stop_logged", "status_logged"}
+# What the call of the turn before must have: the service whose log was read, arguments of a program.
+NEEDS = {"restart_logged": "service", "stop_logged": "service", "status_logged": "service", "log_all": "service"}
+NEEDS |= {"run_plain": "arguments"}

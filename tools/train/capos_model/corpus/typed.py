@@ -8,6 +8,7 @@ import re
 from . import strangers
 from .own_tools import Machine
 from .values import FOLDERS, PEOPLE, SERVICES, Values
+from .words import Words, duration
 
 
 def _words(text):
@@ -168,7 +169,31 @@ _BEFORE = _words("old- new- copy-of- copy_of_ my- old_ new_ backup- a-")
 
 
 class Typed(Values):
-    """Values of which many are as people type them."""
+    """Values of which many are as people type them, or made of long lists of words."""
+
+    # How many of a hundred names are made of those.
+    made = 40
+
+    def __init__(self, random, held_out=False):
+        super().__init__(random, held_out)
+        self.from_words = Words(random)
+
+    def _made(self):
+        return self.random.randrange(100) < self.made
+
+    def slot(self, name):
+        kind = name.rstrip("0123456789")
+        if kind == "duration":
+            return duration(self.random)
+        if kind in ("flag", "name", "word", "part") and self._made():
+            made = {"flag": "flag", "name": "stem", "part": "part"}
+            return getattr(self.from_words, made[kind])() if kind in made else self._word_of_lists()
+        return super().slot(name)
+
+    def _word_of_lists(self):
+        if self.chance(0.6):
+            return self.from_words.word("nouns", "nouns", "adjectives", "verbs")
+        return self.from_words.word("surnames", "firstnames", "towns", "identifiers")
 
     def slots(self, names, before=None):
         """Two files that are talked about often have similar names: a copy, another version, another kind, the same
@@ -228,6 +253,10 @@ class Typed(Values):
             return self.choose(["{0}", "{0}:30", "{0} pm", "{0}pm", "{0} o'clock"]).format(self.random.randint(1, 12))
         if name in _MADE:
             return _MADE[name](self)
+        if name in ("thing", "who", "like", "do") and self.chance(0.3):
+            if name == "who":
+                return self.from_words.person()
+            return self.from_words.word({"thing": "nouns", "like": "adjectives", "do": "verbs"}[name])
         # An unknown word instead of a known one has to be copied as well.
         return self.word() if self.chance(0.06) else self.choose(_PARTS[name])
 
@@ -235,6 +264,8 @@ class Typed(Values):
         return self.text() if self.chance(0.7) else super().sentence(least, most)
 
     def file_name(self):
+        if self._made():
+            return self.from_words.file_name()
         if self.chance(0.4):
             return super().file_name()
         name = self.choose(_NAMES)
@@ -250,6 +281,8 @@ class Typed(Values):
         return name if self.chance(0.12) else f"{name}.{self.choose(_ENDS)}"
 
     def folder(self):
+        if self._made():
+            return self.from_words.folder()
         if self.chance(0.4):
             return super().folder()
         folder = self.choose(_FOLDERS)
@@ -258,20 +291,28 @@ class Typed(Values):
         return folder
 
     def name_pattern(self):
+        if self._made():
+            return self.from_words.name_pattern()
         if self.chance(0.3):
             return f"*.{self.choose(_ENDS)}"
         return super().name_pattern()
 
     def phrase(self):
+        if self._made():
+            return self.from_words.phrase()
         if self.chance(0.4):
             return super().phrase()
         thing = self.part_of_text(self.choose(["thing", "thing", "who", "person", "day", "like", "do", "number"]))
         return f"{self.part_of_text('like')} {thing}" if self.chance(0.15) else thing
 
     def service(self):
+        if self._made():
+            return self.from_words.service()
         return self.choose(_SERVICES) if self.chance(0.4) else super().service()
 
     def program(self):
+        if self._made():
+            return self.from_words.program()
         return self.choose(_PROGRAMS) if self.chance(0.35) else super().program()
 
     def name(self):

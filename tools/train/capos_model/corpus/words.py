@@ -1,0 +1,217 @@
+"""Names and things to look for, made of the word lists in `data/words.txt`, for rows of training.
+
+So many different ones that a model cannot learn them by heart: it has to copy them.
+"""
+
+from functools import cache
+from pathlib import Path
+
+_FILE = Path(__file__).parents[2] / "data" / "words.txt"
+# How files of such names end.
+_ENDS = """txt txt md csv log doc docx odt pdf xls xlsx ods ppt json xml yaml yml toml ini cfg conf sql db dat tsv fasta fastq bam svg png
+    jpg jpeg gif tif bmp psd dxf stl gcode wav mp3 flac mid mp4 mov avi zip tar tgz gz 7z rar iso key pem crt asc vcf ics eml tex
+    bib html css js ts py rs go c cpp h java php rb sh bat ps1 bak old tmp lock part orig core service timer""".split()
+_MONTHS = "January February March April May June July August September October November December".split()
+_CODES = ["{u}-{n}", "{u}{n}", "{u}{u}-{n}", "{u}{u}{n}", "{n}-{u}", "{u}-{y}-{n}", "#{n}", "{u}.{n}"]
+
+
+@cache
+def read():
+    """The lists by name."""
+    lists = {}
+    for line in _FILE.read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            current = lists.setdefault(line.strip("[]"), [])
+        elif not line.startswith("#"):
+            # An underscore joins what is one name.
+            current += line.split()
+    return lists
+
+
+class Words:
+    """A source of names."""
+
+    def __init__(self, random):
+        self.random = random
+
+    def word(self, *kinds):
+        """A word of one of these lists."""
+        return self.random.choice(read()[self.random.choice(kinds)])
+
+    def _chance(self, share):
+        return self.random.random() < share
+
+    def code(self):
+        """A letter or two with a number, as of a sample, a room or a customer."""
+        letter = lambda: self.random.choice("ABCDEFGHIJKLMNPQRSTUVWXZ")
+        form = self.random.choice(_CODES).replace("{u}", "{}")
+        number = str(self.random.randint(1, 10 ** self.random.randint(1, 4)))
+        form = form.replace("{n}", number).replace("{y}", str(self.random.randint(2015, 2032)))
+        return form.format(*(letter() for _ in range(form.count("{}"))))
+
+    def date(self):
+        """A day or a month as names of files have it."""
+        year, month, day = self.random.randint(1998, 2032), self.random.randint(1, 12), self.random.randint(1, 28)
+        forms = ["{0}-{1:02}-{2:02}", "{0}-{1:02}", "{0}{1:02}{2:02}", "{0}_{1:02}_{2:02}", "{1:02}{2:02}", "{0}-w{2}", "{0}-q{3}", "Q{3}-{0}"]
+        return self.random.choice(forms).format(year, month, day, (month + 2) // 3)
+
+    def _part(self):
+        kind = self.random.random()
+        if kind < 0.62:
+            return self.word("nouns")
+        if kind < 0.72:
+            return self.word("adjectives")
+        if kind < 0.78:
+            return self.word("verbs")
+        if kind < 0.9:
+            return self.word("surnames", "firstnames", "towns").lower()
+        return self.code().lower().lstrip("#")
+
+    def stem(self):
+        """What names a file or folder."""
+        parts = [self._part() for _ in range(self.random.choices([1, 2, 3], [50, 40, 10])[0])]
+        if self._chance(0.25):
+            parts.append(self.date() if self._chance(0.6) else str(self.random.randint(1, 300)))
+        style = self.random.random()
+        if style < 0.2:
+            parts = [part[:1].upper() + part[1:] for part in parts]
+        elif style < 0.25:
+            parts = [part.upper() for part in parts]
+        elif style < 0.32:
+            parts[0] = parts[0][:1].upper() + parts[0][1:]
+        joint = self.random.choice(["-", "-", "_", "_", "."] if style > 0.07 else [""])
+        stem = joint.join(parts)
+        return f"{stem}({self.random.randint(1, 4)})" if self._chance(0.02) else stem
+
+    def file_name(self):
+        stem = self.code().lstrip("#") if self._chance(0.07) else self.stem()
+        if self._chance(0.06):
+            return stem
+        end = self.random.choice(_ENDS)
+        return f"{stem}.{end.upper() if self._chance(0.03) else end}"
+
+    def folder(self):
+        def one():
+            if self._chance(0.15):
+                return str(self.random.choice([self.random.randint(1995, 2032), self.date(), self.random.choice(_MONTHS)]))
+            return self.stem()
+
+        return "/".join(one() for _ in range(self.random.choices([1, 2, 3], [70, 25, 5])[0]))
+
+    def service(self):
+        """A name of a service: what it is for, and what it does."""
+        kind = self.random.random()
+        if kind < 0.15:
+            name = self.word("things", "nouns")
+        elif kind < 0.25:
+            name = self.word("things", "nouns", "verbs") + "d"
+        elif kind < 0.9:
+            name = self.word("things", "things", "nouns") + self.random.choice("---_") + self.word("roles", "roles", "nouns")
+        else:
+            name = self.word("nouns") + self.random.choice(["", "-"]) + str(self.random.randint(1, 12))
+        return name[:1].upper() + name[1:] if self._chance(0.05) else name
+
+    def program(self):
+        """A name of a program."""
+        kind = self.random.random()
+        if kind < 0.2:
+            name = self.word("verbs", "nouns")
+        elif kind < 0.6:
+            name = self.word("verbs") + self.random.choice("---_") + self.word("nouns", "things")
+        elif kind < 0.85:
+            name = self.word("nouns", "things") + self.random.choice("---_") + self.word("verbs", "roles")
+        else:
+            name = self.word("nouns") + str(self.random.randint(2, 9))
+        return name + self.random.choice([".sh", ".py", ".pl", ".exe"]) if self._chance(0.08) else name
+
+    def person(self):
+        """A person as texts name them."""
+        kind, surname = self.random.random(), self.word("surnames")
+        if kind < 0.3:
+            return f"{self.word('titles')}{self.random.choice(['', '', '.'])} {surname}"
+        if kind < 0.6:
+            return f"{self.word('firstnames')} {surname}"
+        return self.word("surnames", "firstnames")
+
+    def phrase(self):
+        """What people look for in texts."""
+        kind = self.random.random()
+        if kind < 0.2:
+            return self.word("nouns")
+        if kind < 0.36:
+            return f"{self.word('adjectives', 'nouns')} {self.word('nouns')}"
+        if kind < 0.42:
+            return f"{self.word('nouns')} {self.random.choice(['of', 'for', 'in', 'and', 'to', 'by', 'on', 'out of'])} {self.word('nouns')}"
+        if kind < 0.58:
+            return self.person()
+        if kind < 0.68:
+            return self.word("companies").replace("_", " ")
+        if kind < 0.73:
+            return self.word("towns")
+        if kind < 0.85:
+            return self.word("identifiers")
+        if kind < 0.9:
+            return self.code()
+        if kind < 0.93:
+            return ".".join(str(self.random.randint(0, 255)) for _ in range(4))
+        if kind < 0.97:
+            digits = [str(self.random.randint(10, 9999)) for _ in range(self.random.randint(1, 3))]
+            return self.random.choice("-- /").join(digits)
+        return f"{self.word('verbs')} the {self.word('nouns')}"
+
+    def part(self):
+        """What somebody knows of a file's name."""
+        kind = self.random.random()
+        if kind < 0.5:
+            return self.word("nouns")
+        if kind < 0.65:
+            return self.word("surnames", "firstnames", "towns", "companies").split("_")[0]
+        if kind < 0.8:
+            return self.stem()
+        return self.date() if kind < 0.9 else self.code().lstrip("#")
+
+    def name_pattern(self):
+        """The form of names of files."""
+        if self._chance(0.7):
+            return f"*.{self.random.choice(_ENDS)}"
+        stem = self.word("nouns")
+        return self.random.choice([f"{stem}*", f"*{stem}*", f"{stem}-*", f"*_{stem}.*", f"{stem}*.{self.random.choice(_ENDS)}"])
+
+    def flag(self):
+        """An option of a program."""
+        if self._chance(0.35):
+            return f"-{self.random.choice('abcdefghiklmnopqrstuvwxyzAFLNPRSTVX')}"
+        return f"--{self.word('options')}"
+
+
+# Units of time with their seconds: for one and for several, and behind a number without a space.
+_UNITS = [("second", "seconds", "s", 1), ("minute", "minutes", "min", 60), ("minute", "mins", "m", 60), ("hour", "hours", "h", 3600)]
+_UNITS += [("hour", "hrs", "hr", 3600), ("day", "days", "d", 86400), ("week", "weeks", "w", 604800)]
+_SPOKEN = "one two three four five six seven eight nine ten eleven twelve".split()
+
+
+class Duration(int):
+    """A time in seconds that is written as people say it."""
+
+    def __new__(cls, seconds, said):
+        found = super().__new__(cls, seconds)
+        found.said = said
+        return found
+
+    def __str__(self):
+        return self.said
+
+
+def duration(random):
+    """A time of the past."""
+    one, several, short, seconds = random.choice(_UNITS)
+    if random.random() < 0.15:
+        return Duration(seconds, one)
+    if seconds >= 3600 and random.random() < 0.12:
+        return Duration(seconds // 2, f"half {random.choice(['an', 'an', 'a']) if one == 'hour' else 'a'} {one}".replace("a hour", "an hour"))
+    most = {1: 90, 60: 90, 3600: 72, 86400: 30, 604800: 6}[seconds]
+    count = random.choice([random.randint(2, most), random.choice([2, 3, 5, 6, 10, 12, 15, 20, 24, 30, 45])])
+    if random.random() < 0.25:
+        return Duration(count * seconds, f"{count}{random.choice(['', ' '])}{short}")
+    said = _SPOKEN[count - 1] if count <= len(_SPOKEN) and random.random() < 0.5 else str(count)
+    return Duration(count * seconds, f"{said} {several}")

@@ -1,7 +1,7 @@
 //! Budgets of long work, which is done in steps.
 //!
-//! Long work is what ends a process, a thread or an endpoint, revokes a capability, makes a large memory object, or maps or unmaps a long
-//! range. It does as much as one [`Budget`] allows: that is a step. Then others have their turn: other processors acquire the
+//! Long work is what ends a process, a thread or an endpoint, revokes a capability, makes or copies a large memory object, or maps or
+//! unmaps a long range. It does as much as one [`Budget`] allows: that is a step. Then others have their turn: other processors acquire the
 //! kernel lock, interrupts come in, threads run. What is left continues in the name of the calling thread
 //! (`Progress::Unfinished`), or of no thread (`reaper`).
 //!
@@ -82,6 +82,15 @@ pub mod cost {
     pub const EVICT: u32 = 2_000;
     /// Giving back a page of the page cache.
     pub const PAGE: u32 = 300;
+    /// Coming to have a frame of another object, and taking the right to write it from a mapping.
+    pub const SHARE: u32 = 50;
+    pub const PROTECT: u32 = 25;
+    /// Looking at a mapping of an object.
+    pub const MAPPING: u32 = 400;
+    /// Sharing frames as one piece of work, at most.
+    pub const SHARED_PIECE: u32 = 40_000;
+    /// Copying a frame that cannot be shared.
+    pub const COPY: u32 = 1_800;
     /// Filling a frame with zeros, and taking it before.
     pub const ZERO: u32 = 900;
     /// Making a thread of rings that are filled, and what it takes more for each page of them.

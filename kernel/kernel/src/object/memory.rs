@@ -311,6 +311,25 @@ impl MemoryObject {
         matches!(&self.content, Content::Anonymous(owned) if owned.lock().shared)
     }
 
+    /// Other objects have frames of a range of this one, where they can. Once this returns nothing writes there.
+    fn share(&self, lock: &mut Exclusive, offset: u64, bytes: u64) {
+        let Content::Anonymous(owned) = &self.content else { return };
+        {
+            let mut owned = owned.lock();
+            if owned.pinned {
+                return;
+            }
+            owned.shared = true;
+            // From now on each frame goes back by itself.
+            owned.blocks = 0;
+        }
+        self.for_each_mapping(|mapping| {
+            if let Some(space) = mapping.space.upgrade() {
+                space.protect(lock, mapping, offset, bytes);
+            }
+        });
+    }
+
     /// Makes the frame of a page this object's alone, and lets `writer` write there. The frame that this may take was paid
     /// for when the object was made.
     ///
@@ -490,6 +509,12 @@ impl MemoryObject {
     /// A mapping is no more.
     pub fn forget_mapping(&self, id: u64) {
         self.mappings.lock().remove(id);
+    }
+
+    /// How many mappings there are.
+    fn mapping_count(&self) -> usize {
+        let mappings = self.mappings.lock();
+        mappings.others.len().saturating_add(usize::from(mappings.one.is_some()))
     }
 
     /// Calls `visit` for each mapping.

@@ -21,7 +21,6 @@ use crate::object::address_space::Backing;
 use crate::object::capability::Object;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::memory::MemoryObject;
-use crate::object::memory::partial_copy::PartialCopy;
 use crate::object::notification::Notification;
 use crate::object::operation::{Call, Progress};
 use crate::object::process::{Cause, End, Process};
@@ -291,21 +290,12 @@ pub fn whole_pieces_are_known(account: &Arc<Account>) {
         assert!(each <= most, "{what}: {each} instructions each");
     };
     let process = process(account);
-    let memory = MemoryObject::anonymous(&mut alone(), &process.account, 16_001 * PAGE).unwrap();
-    let range = (BASE, 16_000 * PAGE);
-    process.space.map(&mut alone(), Backing::Memory(Arc::clone(&memory)), range, PAGE, READ, None).unwrap();
-    piece("copying pages", 16_000, 120, &mut || {
-        drop(
-            PartialCopy::new(&mut alone(), &memory, &process.account, 1, 16_000).unwrap().finish(&mut alone(), &memory),
-        );
-    });
     for _ in 0..1500 {
         process.insert(Object::Timer, Rights::ALL, None).unwrap();
     }
     piece("telling capabilities", 1500, 150, &mut || {
         assert_eq!(process.capabilities().unwrap().len(), 1500);
     });
-    drop(memory);
     doom(&process);
     settle();
 }

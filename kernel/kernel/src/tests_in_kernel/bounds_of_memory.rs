@@ -9,6 +9,7 @@ use capos_schema::sync::capability;
 use capos_schema::{kernel_capnp as schema, kernel_dispatch as interface};
 
 use super::bench::{Actor, SCRATCH, alone, buffer, settle, status};
+use super::copies::copied;
 use super::bounds::{BASE, LIMITS, PAGE, READ, call, doom, measure, measure_end, process, run, show};
 use crate::arch::time;
 use crate::cpu::budget::Budget;
@@ -19,7 +20,6 @@ use crate::object::address_space::Backing;
 use crate::object::capability::Object;
 use crate::object::derivation;
 use crate::object::memory::MemoryObject;
-use crate::object::memory::partial_copy::PartialCopy;
 use crate::object::process::Process;
 use crate::syscall;
 
@@ -92,6 +92,122 @@ fn mapping(actor: &Actor, space: CapId, memory: CapId, pages: u64) -> Operation 
     Operation::Call { cap: space.0, interface: interface::ADDRESS_SPACE, method: 0, params, results, caps }
 }
 
+/// An entry that copies memory from its second page on, paid for by an account.
+fn copying(actor: &Actor, memory: CapId, payer: CapId, pages: u64) -> Operation {
+    let params = actor.params(|params| {
+        let mut params = params.init_as::<schema::memory_object::copy_params::Builder<'_>>();
+        params.set_account(capability());
+        params.set_offset(PAGE);
+        params.set_bytes(pages * PAGE);
+    });
+    actor.send_caps(SCRATCH + 0x2000, &[payer], TransferMode::Copy);
+    let caps = CapArray { address: SCRATCH + 0x2000, sent: 1, accepted: 1 };
+    let results = buffer(0x1000, 0x1000);
+    Operation::Call { cap: memory.0, interface: interface::MEMORY_OBJECT, method: 3, params, results, caps }
+}
+
+/// Copying many pages; and what is written, mapped and pinned between two steps.
+pub fn copies_are_bounded(account: &Arc<Account>) {
+    const PAGES: u64 = 12_000;
+    let rich = process(account);
+    let mut actor = Actor::new(account, "user");
+    let source = MemoryObject::anonymous(&mut alone(), &rich.account, (PAGES + 1) * PAGE).unwrap();
+    let write = Access { write: true, ..READ };
+    let show = |at: u64, pages: u64| {
+        let backing = Backing::Memory(Arc::clone(&source));
+        rich.space.map(&mut alone(), backing, (at, pages * PAGE), PAGE, write, None).unwrap();
+    };
+    show(BASE, PAGES);
+    let payer = actor.give(Object::Account(Arc::clone(&rich.account)));
+    let cap = actor.give(Object::Memory(Arc::clone(&source)));
+    let received = |actor: &Actor| {
+        let received = actor.received_caps(SCRATCH + 0x2000, 1)[0];
+        let object = actor.process.get(received).unwrap().object;
+        actor.process.release(&mut alone(), received).unwrap();
+        if let Object::Memory(memory) = object { Some(memory) } else { None }.unwrap()
+    };
+    let put = |at: u64, page: u64| rich.space.write(&mut alone(), at + page * PAGE, &[7]).unwrap();
+    let is_shared = |copy: &MemoryObject, page: u64| copy.stable_frame(page) == source.stable_frame(page + 1);
+    let before = rich.account.usage();
+
+    let entry = copying(&actor, cap, payer, PAGES);
+    assert_eq!(run("copying 12000 pages", &mut actor, entry).0, 0);
+    let copy = received(&actor);
+    assert!((0..PAGES).all(|page| is_shared(&copy, page)));
+    for page in [0, 511, 512, PAGES - 1] {
+        put(BASE, page);
+        assert!(!is_shared(&copy, page), "{page}");
+    }
+    drop(copy);
+    settle();
+    assert_eq!(rich.account.usage(), before);
+
+    // Pages on both sides of where it is are written between two steps, and shown once more.
+    let begin = |actor: &mut Actor, cap: CapId, pages: u64| {
+        actor.push(1, copying(actor, cap, payer, pages));
+        actor.enter(0);
+        assert!(actor.thread.has_resume());
+    };
+    let again = BASE + 2 * PAGES * PAGE;
+    begin(&mut actor, cap, PAGES);
+    put(BASE, 0);
+    put(BASE, PAGES - 1);
+    show(again, PAGES);
+    put(again, 1);
+    put(again, PAGES - 2);
+    while actor.thread.has_resume() {
+        syscall::resume(&mut alone(), &actor.thread);
+    }
+    assert_eq!(actor.completions()[0].status, 0);
+    let copy = received(&actor);
+    for (at, page) in [(BASE, 2), (again, 3), (BASE, PAGES - 1), (again, PAGES - 2), (again, PAGES - 3)] {
+        put(at, page);
+        assert!(!is_shared(&copy, page), "{page}");
+    }
+    assert!(is_shared(&copy, 4) && !is_shared(&copy, 0) && !is_shared(&copy, 1));
+    drop(copy);
+    settle();
+
+    // More mappings mean smaller pieces.
+    for number in 0..60 {
+        show(BASE + (4 + number) * PAGES * PAGE, 600);
+    }
+    let entry = copying(&actor, cap, payer, 600);
+    assert_eq!(run("copying 600 pages that are shown 62 times", &mut actor, entry).0, 0);
+    let copy = received(&actor);
+    put(BASE + 30 * PAGES * PAGE, 599);
+    assert!(!is_shared(&copy, 599) && is_shared(&copy, 598));
+    drop(copy);
+
+    // What a device may come to write is shared no more.
+    begin(&mut actor, cap, PAGES);
+    source.pin(&mut alone(), 1, 100).unwrap();
+    let few = PAGES / 4;
+    while actor.thread.has_resume() {
+        syscall::resume(&mut alone(), &actor.thread);
+    }
+    assert_eq!(actor.completions()[0].status, 0);
+    let copy = received(&actor);
+    assert!((0..100).chain(few..PAGES).all(|page| !is_shared(&copy, page)));
+    drop(copy);
+    settle();
+    let entry = copying(&actor, cap, payer, few);
+    assert_eq!(run("copying 3000 pages that cannot be shared", &mut actor, entry).0, 0);
+    drop(received(&actor));
+    settle();
+
+    // Nothing is left of one whose thread ends.
+    let used = rich.account.usage();
+    begin(&mut actor, cap, few);
+    assert!(rich.account.usage() != used);
+    drop(actor);
+    settle();
+    assert_eq!(rich.account.usage(), used);
+    drop(source);
+    doom(&rich);
+    settle();
+}
+
 /// Mapping many pages. Nothing of it is left where it fails, also where that comes late.
 pub fn mappings_are_bounded(account: &Arc<Account>) {
     let rich = process(account);
@@ -148,7 +264,7 @@ pub fn mappings_are_bounded(account: &Arc<Account>) {
     let backing = Backing::Memory(Arc::clone(&memory));
     let mut showing = rich.space.begin_map(backing, (BASE, 16_000 * PAGE), PAGE, write, None).unwrap();
     assert!(!showing.go_on(&rich.space, &mut alone(), &mut Budget::new()).unwrap());
-    let copy = PartialCopy::new(&mut alone(), &memory, &rich.account, 1, 16_000).unwrap().finish(&mut alone(), &memory);
+    let copy = copied(&memory, &rich.account, 1, 16_000).unwrap();
     while !showing.go_on(&rich.space, &mut alone(), &mut Budget::new()).unwrap() {}
     for page in [0, 15_999] {
         rich.space.write(&mut alone(), BASE + page * PAGE, &[7]).unwrap();

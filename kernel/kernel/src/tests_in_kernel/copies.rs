@@ -10,6 +10,7 @@ use capos_schema::kernel_dispatch as interface;
 
 use super::bench::{Actor, alone, settle};
 use super::processes::{PAGED_AT, paging};
+use crate::cpu::budget::Budget;
 use crate::memory::frames::{self, Frame};
 use crate::memory::heap;
 use crate::memory::page_table::Access;
@@ -43,16 +44,17 @@ fn is_writable(actor: &Actor, at: u64) -> bool {
     actor.process.space.with_table(|table, _| table.find(at, true).is_ok()).unwrap()
 }
 
-/// A copy of pages, all of which are in.
-fn copied(
+/// A copy of pages, all of which are in, however long it takes.
+pub(super) fn copied(
     source: &MemoryObject,
     account: &Arc<Account>,
     first: u64,
     count: u64,
 ) -> Result<Arc<MemoryObject>, CopyError> {
-    let mut copy = PartialCopy::new(&mut alone(), source, account, first, count)?;
+    let mut copy = PartialCopy::new(source, account, first, count)?;
+    while !copy.go_on(&mut alone(), source, &mut Budget::new())? {}
     copy.advance(&mut alone(), source)?;
-    Ok(copy.finish(&mut alone(), source))
+    Ok(copy.finish())
 }
 
 fn frame(memory: &MemoryObject, page: u64) -> Frame {

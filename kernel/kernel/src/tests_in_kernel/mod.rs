@@ -39,7 +39,7 @@ pub const PASSED: u8 = 0x10;
 type Test = fn(&Arc<Account>);
 
 /// The tests of objects by name.
-const OBJECTS: [(&str, Test); 93] = [
+const OBJECTS: [(&str, Test); 94] = [
     ("calls-meet-receivers", calls::calls_meet_receivers),
     ("messages-arrive-whole", calls::messages_arrive_whole),
     ("answers-receive-the-next", calls::answers_receive_the_next),
@@ -104,6 +104,7 @@ const OBJECTS: [(&str, Test); 93] = [
     ("revocations-are-bounded", bounds::revocations_are_bounded),
     ("large-memory-is-bounded", bounds_of_memory::large_memory_is_bounded),
     ("mappings-are-bounded", bounds_of_memory::mappings_are_bounded),
+    ("copies-are-bounded", bounds_of_memory::copies_are_bounded),
     ("long-rings-are-bounded", bounds_of_memory::long_rings_are_bounded),
     ("device-memory-is-bounded", bounds_of_memory::device_memory_is_bounded),
     ("ends-are-ends-between-steps", bounds::ends_are_ends_between_steps),

@@ -1,6 +1,8 @@
 //! PartialCopy: a copy of memory that is being made.
 //!
-//! A page of paged memory that is not in is asked of its pager, and the call continues when it has come. What was copied
+//! It is made in steps. The source may be written between two of them: the copy has of each page what was there at some time of the
+//! call. The pages that it has are those that nothing writes any more: of each piece, the right to write is taken where its frames
+//! come to be shared. A page of paged memory that is not in is asked of its pager, and the call continues when it has come. What was copied
 //! stays copied meanwhile, whatever becomes of the cache: so a copy ends, also where it is larger than free memory.
 
 use alloc::boxed::Box;
@@ -15,6 +17,7 @@ use capos_schema::sync::{Completion, capability};
 use spin::Mutex;
 
 use super::{Content, CopyError, MemoryObject, Owned};
+use crate::cpu::budget::{Budget, cost};
 use crate::cpu::kernel_lock::Exclusive;
 use crate::memory::frames::{self, Frame};
 use crate::object::account::{Account, Charge, Resource};
@@ -29,6 +32,7 @@ use crate::object::operation::{Kind, OperationRef};
 #[derive(Debug)]
 pub struct PartialCopy {
     first: u64,
+    count: usize,
     /// Pages before this one are all there.
     done: usize,
     frames: Taken,
@@ -39,6 +43,9 @@ pub struct PartialCopy {
 /// The frames of a copy, [`ABSENT`] where a page is not there yet. Given back on drop.
 #[derive(Debug)]
 struct Taken(Vec<Frame>, Option<Box<Remains>>);
+
+/// Most pages that come to be shared as one piece of work: those of a large page.
+const PIECE: u64 = 512;
 
 /// In place of a frame; as one it is never handed out, nor given back.
 const ABSENT: Frame = Frame::FIRST;
@@ -55,44 +62,70 @@ impl Drop for Taken {
 }
 
 impl PartialCopy {
-    /// The copy of `count` pages of `source` from `first` on, with those that are in.
+    /// A copy of `count` pages of `source` from `first` on, with none of them yet.
     ///
     /// # Errors
     /// Not pages of `source`; quota; no memory.
     #[inline(never)]
-    pub fn new(
-        lock: &mut Exclusive,
-        source: &MemoryObject,
-        account: &Arc<Account>,
-        first: u64,
-        count: u64,
-    ) -> Result<Self, Status> {
+    pub fn new(source: &MemoryObject, account: &Arc<Account>, first: u64, count: u64) -> Result<Self, Status> {
         let end = first.checked_add(count).filter(|end| count > 0 && *end <= source.bytes / PAGE);
-        let end = end.ok_or(Status::InvalidArgument)?;
+        end.ok_or(Status::InvalidArgument)?;
         let object = account.hold(Resource::Objects, 1)?;
         // Each of the two may come to have frames of its own for all of its pages. That this one can is paid for now, so that
         // no write is refused later for want of quota.
         let charge = account.hold(Resource::Frames, count)?;
         let mut frames = Taken(Vec::new(), emptying::prepare(count));
-        let pages = usize::try_from(count).map_err(|_| Status::OutOfMemory)?;
-        frames.0.try_reserve_exact(pages).map_err(|_| Status::OutOfMemory)?;
-        let shares = source.can_share();
-        if !shares && !cache::make_room(lock, pages) {
-            return Err(Status::OutOfMemory);
+        let count = usize::try_from(count).map_err(|_| Status::OutOfMemory)?;
+        frames.0.try_reserve_exact(count).map_err(|_| Status::OutOfMemory)?;
+        Ok(Self { first, count, done: 0, frames, charge, object })
+    }
+
+    /// Takes what is in, as far as the budget allows. Whether all of that is taken. What comes in later is taken in the time of its
+    /// pager, by [`advance`](Self::advance).
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn go_on(&mut self, lock: &mut Exclusive, source: &MemoryObject, budget: &mut Budget) -> Result<bool, Status> {
+        while self.frames.0.len() < self.count {
+            if !budget.allows() {
+                return Ok(false);
+            }
+            let seen = self.frames.0.len();
+            cache::spending(budget, || self.take_piece(lock, source))?;
+            let taken = self.frames.0.len().saturating_sub(seen) as u32;
+            let (whole, each) = piece_cost(source.mapping_count());
+            let (whole, each) = if source.can_share() { (whole, each) } else { (0, cost::COPY) };
+            budget.spend(taken.saturating_mul(each).saturating_add(whole));
         }
-        // All that is in is taken now, in the caller's time. What comes later is taken in that of the pager.
-        let mut done = None;
-        for page in first..end {
-            frames.0.push(match frame_of(lock, source, page, shares) {
+        Ok(true)
+    }
+
+    /// Takes some pages. From then on nothing writes those that both have.
+    fn take_piece(&mut self, lock: &mut Exclusive, source: &MemoryObject) -> Result<(), Status> {
+        let seen = self.frames.0.len();
+        let first = self.first.saturating_add(seen as u64);
+        let left = self.count.saturating_sub(seen) as u64;
+        let shares = source.can_share();
+        let most = if shares { piece(first, source.mapping_count()) } else { 1 };
+        let count = left.min(most);
+        // Before any frame has two owners, also if the rest of the piece fails.
+        source.share(lock, first.saturating_mul(PAGE), count.saturating_mul(PAGE));
+        for page in first..first.saturating_add(count) {
+            self.frames.0.push(match frame_of(lock, source, page, shares) {
                 Ok(frame) => frame,
-                Err(CopyError::Absent(_)) => {
-                    done = done.or(Some(frames.0.len()));
-                    ABSENT
-                }
+                Err(CopyError::Absent(_)) => ABSENT,
                 Err(CopyError::Status(status)) => return Err(status),
             });
         }
-        Ok(Self { first, done: done.unwrap_or(pages), frames, charge, object })
+        let taken = self.frames.0.get(self.done..).unwrap_or_default();
+        let whole = taken.iter().take_while(|frame| **frame != ABSENT).count();
+        self.done = self.done.saturating_add(whole);
+        Ok(())
+    }
+
+    /// Whether all pages are there.
+    pub fn is_whole(&self) -> bool {
+        self.done == self.count
     }
 
     /// Copies the pages that have come in.
@@ -118,30 +151,30 @@ impl PartialCopy {
         rest.iter().take_while(|frame| **frame == ABSENT).count() as u64
     }
 
-    /// The copy, of which all is there. From now on nothing writes what both have.
-    pub fn finish(mut self, lock: &mut Exclusive, source: &MemoryObject) -> Arc<MemoryObject> {
+    /// The copy, of which all is there.
+    pub fn finish(mut self) -> Arc<MemoryObject> {
         let frames = core::mem::take(&mut self.frames.0);
         let bytes = (frames.len() as u64).saturating_mul(PAGE);
-        if let Content::Anonymous(owned) = &source.content
-            && source.can_share()
-        {
-            {
-                let mut owned = owned.lock();
-                owned.shared = true;
-                // From now on each frame goes back by itself.
-                owned.blocks = 0;
-            }
-            source.for_each_mapping(|mapping| {
-                if let Some(space) = mapping.space.upgrade() {
-                    space.protect(lock, mapping, self.first.saturating_mul(PAGE), bytes);
-                }
-            });
-        }
         let mut owned = Owned::single(frames);
         owned.shared = true;
         let content = Content::Anonymous(Mutex::new(owned));
         MemoryObject::new(bytes, content, Some(self.charge), Some(self.object))
     }
+}
+
+/// About how many instructions it takes to share a piece of an object with so many mappings, and each page of it.
+fn piece_cost(mappings: usize) -> (u32, u32) {
+    let mappings = u32::try_from(mappings).unwrap_or(u32::MAX);
+    let each = cost::PROTECT.saturating_mul(mappings).saturating_add(cost::SHARE);
+    (cost::MAPPING.saturating_mul(mappings), each)
+}
+
+/// How many pages are shared as one piece, from this one of an object with so many mappings on: not beyond a large page, whose mapping
+/// then stays whole, and fewer if there are more mappings that could write.
+fn piece(first: u64, mappings: usize) -> u64 {
+    let (whole, each) = piece_cost(mappings);
+    let fits = cost::SHARED_PIECE.saturating_sub(whole).checked_div(each).unwrap_or_default();
+    PIECE.saturating_sub(first % PIECE).min(fits.into()).max(1)
 }
 
 /// The frame that a copy has for a page: that of the source, where it `shares` them and this one can be, or one with the same
@@ -215,7 +248,7 @@ pub fn go_on(lock: &mut Exclusive, operation: &OperationRef) {
         let Some(mut copy) = taken else { return };
         let (page, status) = match copy.advance(lock, &copying.source) {
             Ok(()) if cache::is_reserve_whole(lock) => {
-                let memory = copy.finish(lock, &copying.source);
+                let memory = copy.finish();
                 return answer(lock, operation, memory);
             }
             // The answer may make the heap larger.

@@ -10,6 +10,7 @@ use crate::object::account::Charge;
 use crate::object::address_space::Showing;
 use crate::object::memory::MemoryObject;
 use crate::object::memory::page_request::PageIn;
+use crate::object::memory::partial_copy::PartialCopy;
 use crate::object::operation::{Enter, Kind, Operations, Outcome, Ticket};
 use crate::object::ring::{Corrupt, Ring};
 use crate::object::thread::{Rings, Stopping};
@@ -47,6 +48,8 @@ pub enum Unfinished {
     Memory(Arc<MemoryObject>),
     /// A mapping whose pages are not all entered yet.
     Mapping(Showing),
+    /// What is copied, and a copy that is not done.
+    Copy(Arc<MemoryObject>, PartialCopy),
     /// The rings of a new thread, which have not all that they need yet.
     Rings(Rings),
     /// The capability that is revoked, and how many have gone with it.

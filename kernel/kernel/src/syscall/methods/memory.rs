@@ -13,8 +13,9 @@ use crate::object::Answer;
 use crate::object::capability::Object;
 use crate::object::invocation::{Invocation, refused};
 use crate::object::memory::partial_copy::{self, Copying, PartialCopy};
-use crate::object::memory::{CopyError, MemoryObject, cache};
+use crate::object::memory::{MemoryObject, cache};
 use crate::object::operation::Kind;
+use crate::object::thread::Unfinished;
 
 /// How many frames one call names at most.
 const MAX_IDS: u32 = 512;
@@ -66,32 +67,43 @@ impl MemoryObjectKernel<Invocation<'_>> for Arc<MemoryObject> {
         params: m::copy_params::Reader<'_>,
         mut results: m::copy_results::Builder<'_>,
     ) -> Answer {
-        cx.need(Rights::READ)?;
-        let payer = cx.capability()?;
-        let account = match &payer.object {
-            Object::Account(account) if payer.rights.contains(Rights::CALL) => account,
-            Object::Account(_) => return Err(Exception::failed("the account's capability lacks the right to call")),
-            _ => return Err(Exception::invalid_argument("only an account can pay for a copy")),
+        let (source, mut copy) = match cx.thread.take_unfinished() {
+            Some(Unfinished::Copy(source, copy)) => (source, copy),
+            _ => (Arc::clone(self), begin_copy(self, cx, params)?),
         };
-        let (offset, bytes) = (params.get_offset(), params.get_bytes());
-        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes());
-        if bytes == 0 || !inside || !offset.is_multiple_of(PAGE) || !bytes.is_multiple_of(PAGE) {
-            return Err(Exception::invalid_argument("offset and length must be whole pages inside the memory"));
+        if !cx.within_budget(|cx, budget| copy.go_on(cx.lock, &source, budget)).map_err(refused)? {
+            return cx.go_on_later(Unfinished::Copy(source, copy));
         }
-        let mut copy = PartialCopy::new(cx.lock, self, account, offset / PAGE, bytes / PAGE).map_err(refused)?;
-        match copy.advance(cx.lock, self) {
-            Ok(()) => {}
-            Err(CopyError::Status(status)) => return Err(refused(status)),
-            Err(CopyError::Absent(_)) => {
-                let copying = Copying::new(self, copy);
-                let operation = cx.defer(|call| Kind::Copy { call, copying })?;
-                partial_copy::go_on(cx.lock, &operation);
-                return Ok(Completion::Pending);
-            }
+        if !copy.is_whole() {
+            let copying = Copying::new(&source, copy);
+            let operation = cx.defer(|call| Kind::Copy { call, copying })?;
+            partial_copy::go_on(cx.lock, &operation);
+            return Ok(Completion::Pending);
         }
-        let memory = copy.finish(cx.lock, self);
+        let memory = copy.finish();
         cx.give(Object::Memory(memory), Rights::ALL, None);
         results.set_memory(capability());
         Ok(Completion::Done)
     }
+}
+
+/// Begins the copy that a call asks for.
+fn begin_copy(
+    source: &MemoryObject,
+    cx: &mut Invocation<'_>,
+    params: m::copy_params::Reader<'_>,
+) -> Result<PartialCopy, Exception> {
+    cx.need(Rights::READ)?;
+    let payer = cx.capability()?;
+    let account = match &payer.object {
+        Object::Account(account) if payer.rights.contains(Rights::CALL) => account,
+        Object::Account(_) => return Err(Exception::failed("the account's capability lacks the right to call")),
+        _ => return Err(Exception::invalid_argument("only an account can pay for a copy")),
+    };
+    let (offset, bytes) = (params.get_offset(), params.get_bytes());
+    let inside = offset.checked_add(bytes).is_some_and(|end| end <= source.bytes());
+    if bytes == 0 || !inside || !offset.is_multiple_of(PAGE) || !bytes.is_multiple_of(PAGE) {
+        return Err(Exception::invalid_argument("offset and length must be whole pages inside the memory"));
+    }
+    PartialCopy::new(source, account, offset / PAGE, bytes / PAGE).map_err(refused)
 }

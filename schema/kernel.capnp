@@ -179,8 +179,8 @@ interface MemoryObject {
   # Anonymous memory with the content at `offset`, in whole pages, charged to `account` at once and in full. It shares
   # the frames of this memory until one of the two writes: then the writer gets a frame of its own. Absent pages of
   # paged memory come from its pager, and the call is answered once they have come. A page that does not come is an
-  # exception that names it. The copy's content does not depend on the later fate of this memory. Needs the right to
-  # read.
+  # exception that names it. If this memory is written during the call, the copy has of each page what was there at some
+  # time of the call. Its content does not depend on the later fate of this memory. Needs the right to read.
 }
 
 interface Pager $import "annotations.capnp".kernelCalls {

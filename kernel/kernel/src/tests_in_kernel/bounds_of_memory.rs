@@ -9,8 +9,8 @@ use capos_schema::sync::capability;
 use capos_schema::{kernel_capnp as schema, kernel_dispatch as interface};
 
 use super::bench::{Actor, SCRATCH, alone, buffer, settle, status};
-use super::copies::copied;
 use super::bounds::{BASE, LIMITS, PAGE, READ, call, doom, measure, measure_end, process, run, show};
+use super::copies::copied;
 use crate::arch::time;
 use crate::cpu::budget::Budget;
 use crate::memory::frames::Frame;

@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use capos_paging::{LARGE_PAGE, PAGE};
 
 use super::bench::{Actor, alone, settle};
+use super::bounds::measure;
 use super::processes::{PAGED_AT, Paging, paging};
+use crate::cpu::budget::Budget;
 use crate::memory::frames::{self, BLOCK, Frame};
 use crate::memory::page_table::Access;
 use crate::memory::{heap, reserve};
@@ -240,7 +242,9 @@ pub fn cached_pages_become_large(account: &Arc<Account>) {
     // All of it goes, from those who show it small and large.
     let fourth = reader(account, &memory, PAGED_AT);
     touch(&fourth, PAGED_AT + 512 * PAGE);
-    assert_eq!(cache::evict_object(&mut alone(), &memory), 512 + 32);
+    let mut eviction = cache::Eviction::default();
+    measure("evicting 544 pages", || eviction.go_on(&mut alone(), &memory, &mut Budget::new()));
+    assert_eq!(eviction.count, 512 + 32);
     for actor in [&paging.user, &second, &third, &fourth] {
         assert_eq!(large(&actor.process.space), 0);
         assert!(actor.process.space.check(&mut alone(), PAGED_AT + 600 * PAGE, 8, false).is_err());

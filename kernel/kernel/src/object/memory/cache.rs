@@ -401,20 +401,40 @@ fn drop_page(lock: &mut Exclusive, object: &MemoryObject, page: u64) -> bool {
     true
 }
 
-/// Gives up every page of one object; how many that were.
-pub fn evict_object(lock: &mut Exclusive, object: &MemoryObject) -> u64 {
-    let Some(content) = object.paged_content() else { return 0 };
-    let (mut count, mut from) = (0_u64, 0);
-    loop {
-        let next = content.state.lock().pages.next_resident(from);
-        let Some((page, resident)) = next else {
-            content.state.lock().let_go();
-            return count;
-        };
-        from = page.saturating_add(1);
-        let removed = CLOCK.lock().remove(resident.slot);
-        if removed.is_some() && drop_page(lock, object, page) {
-            count = count.saturating_add(1);
+/// How far the pages of an object are given up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Eviction {
+    /// The page to go on from.
+    from: u64,
+    /// How many were given up.
+    pub count: u64,
+}
+
+impl Eviction {
+    /// Gives up pages of an object, as far as the budget allows. Whether all have gone that were there.
+    pub fn go_on(&mut self, lock: &mut Exclusive, object: &MemoryObject, budget: &mut Budget) -> bool {
+        let Some(content) = object.paged_content() else { return true };
+        while budget.allows() {
+            let next = content.state.lock().pages.next_resident(self.from);
+            let Some((page, resident)) = next else {
+                content.state.lock().let_go();
+                return true;
+            };
+            self.from = page.saturating_add(1);
+            let removed = CLOCK.lock().remove(resident.slot);
+            if removed.is_some() && drop_page(lock, object, page) {
+                self.count = self.count.saturating_add(1);
+            }
+            budget.spend(cost::EVICT);
         }
+        false
     }
+}
+
+/// Gives up every page of an object, however long it takes; how many that were.
+#[cfg(feature = "tests")]
+pub fn evict_object(lock: &mut Exclusive, object: &MemoryObject) -> u64 {
+    let mut eviction = Eviction::default();
+    while !eviction.go_on(lock, object, &mut Budget::new()) {}
+    eviction.count
 }

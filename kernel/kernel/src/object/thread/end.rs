@@ -198,6 +198,7 @@ fn forget(unfinished: Option<Unfinished>, budget: &mut Budget) {
     match unfinished {
         Some(Unfinished::Revocation(node, _)) => derivation::end_revocation(node),
         Some(Unfinished::Rings(_)) => budget.spend(cost::RINGS),
-        Some(Unfinished::Memory(_) | Unfinished::Mapping(_) | Unfinished::Copy(..)) | None => {}
+        Some(Unfinished::Memory(_) | Unfinished::Mapping(_) | Unfinished::Copy(..) | Unfinished::Eviction(_))
+        | None => {}
     }
 }

@@ -9,6 +9,7 @@ use capos_captable::NodeId;
 use crate::object::account::Charge;
 use crate::object::address_space::Showing;
 use crate::object::memory::MemoryObject;
+use crate::object::memory::cache::Eviction;
 use crate::object::memory::page_request::PageIn;
 use crate::object::memory::partial_copy::PartialCopy;
 use crate::object::operation::{Enter, Kind, Operations, Outcome, Ticket};
@@ -52,6 +53,8 @@ pub enum Unfinished {
     Copy(Arc<MemoryObject>, PartialCopy),
     /// The rings of a new thread, which have not all that they need yet.
     Rings(Rings),
+    /// How far the pages of paged memory are given up.
+    Eviction(Eviction),
     /// The capability that is revoked, and how many have gone with it.
     Revocation(NodeId, u32),
 }

@@ -12,8 +12,9 @@ use crate::memory::frames::Frame;
 use crate::object::Answer;
 use crate::object::capability::Object;
 use crate::object::invocation::{Invocation, refused};
+use crate::object::memory::MemoryObject;
+use crate::object::memory::cache::Eviction;
 use crate::object::memory::partial_copy::{self, Copying, PartialCopy};
-use crate::object::memory::{MemoryObject, cache};
 use crate::object::operation::Kind;
 use crate::object::thread::Unfinished;
 
@@ -35,7 +36,14 @@ impl MemoryObjectKernel<Invocation<'_>> for Arc<MemoryObject> {
 
     fn evict(&self, cx: &mut Invocation<'_>) -> Result<u64, Exception> {
         cx.need(Rights::MANAGE)?;
-        Ok(cache::evict_object(cx.lock, self))
+        let mut eviction = match cx.thread.take_unfinished() {
+            Some(Unfinished::Eviction(begun)) => begun,
+            _ => Eviction::default(),
+        };
+        if !cx.within_budget(|cx, budget| eviction.go_on(cx.lock, self, budget)) {
+            cx.go_on_later(Unfinished::Eviction(eviction))?;
+        }
+        Ok(eviction.count)
     }
 
     fn frames(

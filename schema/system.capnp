@@ -273,7 +273,9 @@ struct ManualPassage {
   page @0 :Text;     # The page's name, for example `setup` or `reference/audit`.
   heading @1 :Text;  # The page's title and the headings above the passage, the nearest last, with ` > ` between them.
   text @2 :Text;     # Paragraphs, items, rows of tables and lines of examples, a line each.
-  has @3 :UInt8;     # How much of the query it has: per cent of the weight of its words, where rare words weigh more.
+  matchPercent @3 :UInt8;
+  # How much of the query it has: per cent of the weight of its words, where rare words weigh more. 0 if the query has only words
+  # that every question has, or one other word that is not in the heading.
 }
 
 interface Manual {

@@ -230,6 +230,8 @@ fn no_answer_comes_to_a_dead_end() {
         "is the mail relay up, is a\"b?",
         "a",
         "",
+        "xargs -0, entry 12345678901234567, error -1234567890123456",
+        "the last 10 entries of 2 hours from byte 4096 of a.txt on",
     ] {
         let said = [said.to_string()];
         let function_words = &*function_words;
@@ -380,7 +382,8 @@ fn numbers_are_those_that_were_said() {
                 let calls = turn["calls"].as_array().unwrap().iter();
                 let arguments = calls.flat_map(|call| call["arguments"].as_object().unwrap());
                 for (parameter, number) in arguments.filter(|(_, value)| value.is_u64()) {
-                    assert!(permits(&said, parameter, &number.to_string()), "{parameter} {number}: {said:?}");
+                    // The sentence is not shown: some sets are to be measured before they are read.
+                    assert!(permits(&said, parameter, &number.to_string()), "{set}: {parameter} {number}");
                     count += 1;
                 }
             }

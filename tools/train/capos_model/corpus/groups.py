@@ -23,12 +23,12 @@ CLASSES = {
     "parallel": 12,
     "followup": 18,
     "change": 12,
-    "absent": 13,
+    "absent": 16,
     # Only if the set has forbidden tools.
     "forbidden": 16,
     "denied": 4,
     "error": 5,
-    "chat": 12,
+    "chat": 22,
 }
 
 

@@ -127,7 +127,7 @@ impl Member {
     }
 
     /// Whether a number can continue so.
-    fn may_follow(&self, number: &str, character: char, whole: bool) -> bool {
+    fn number_goes_on(&self, number: &str, character: char, whole: bool) -> bool {
         let said = |among: &BTreeSet<String>| {
             let goes_on = |other: &String| other.strip_prefix(number).is_some_and(|rest| rest.starts_with(character));
             among.is_empty() || among.iter().any(goes_on)
@@ -136,7 +136,7 @@ impl Member {
     }
 
     /// Whether a number can end so.
-    fn is_number(&self, number: &str) -> bool {
+    fn number_may_end(&self, number: &str) -> bool {
         is_number(number) && self.numbers.as_ref().is_none_or(|among| among.is_empty() || among.contains(number))
     }
 }
@@ -289,10 +289,10 @@ impl LineGrammar {
             }
             Place::Number { number, whole, then } => {
                 let member = self.member(*then);
-                let may_follow = |digit| member.is_some_and(|member| member.may_follow(number, digit, *whole));
-                let digits = tokens.digits.iter().filter(|(digit, _)| may_follow(*digit));
+                let goes_on = |digit| member.is_some_and(|member| member.number_goes_on(number, digit, *whole));
+                let digits = tokens.digits.iter().filter(|(digit, _)| goes_on(*digit));
                 allow(&mut digits.map(|(_, id)| *id));
-                if member.is_some_and(|member| member.is_number(number)) {
+                if member.is_some_and(|member| member.number_may_end(number)) {
                     allow(&mut self.after_value(*then).iter().filter_map(|branch| branch.tokens.first().copied()));
                 }
             }
@@ -345,13 +345,13 @@ impl LineGrammar {
                 let then = *then;
                 let member = self.lines.get(self.line).and_then(|line| line.parameters.get(then.member));
                 let digit = tokens.digits.iter().find(|(_, digit)| *digit == id);
-                let may_follow = |digit| member.is_some_and(|member| member.may_follow(number, digit, *whole));
-                match digit.filter(|(digit, _)| may_follow(*digit)) {
+                let goes_on = |digit| member.is_some_and(|member| member.number_goes_on(number, digit, *whole));
+                match digit.filter(|(digit, _)| goes_on(*digit)) {
                     Some((digit, _)) => {
                         number.push(*digit);
                         true
                     }
-                    None if member.is_some_and(|member| member.is_number(number)) => {
+                    None if member.is_some_and(|member| member.number_may_end(number)) => {
                         self.go_on(Then::Value(then));
                         self.choose(id)
                     }
@@ -475,8 +475,8 @@ impl LineGrammar {
             Values::Text => add(&[self.tokens.quote], Then::String(next)),
             Values::Number { whole } => {
                 let member = self.member(next);
-                let may_follow = |digit| member.is_some_and(|member| member.may_follow("", digit, *whole));
-                for (first, id) in self.tokens.digits.iter().filter(|(digit, _)| may_follow(*digit)) {
+                let goes_on = |digit| member.is_some_and(|member| member.number_goes_on("", digit, *whole));
+                for (first, id) in self.tokens.digits.iter().filter(|(digit, _)| goes_on(*digit)) {
                     add(&[*id], Then::Number { first: *first, whole: *whole, next });
                 }
             }
@@ -508,6 +508,14 @@ impl LineGrammar {
 
 fn choice(branches: Vec<Branch>) -> Place {
     Place::Choice { branches, taken: 0, may_end: false }
+}
+
+/// Whether values are whole numbers, or lists of them.
+fn is_whole(kind: &Kind) -> bool {
+    match kind {
+        Kind::List(items) => is_whole(items),
+        kind => *kind == Kind::Integer,
+    }
 }
 
 /// Whether a character can follow the number so far.
@@ -551,9 +559,7 @@ impl LineProgram {
                     || parameter.name == NAME && line.name.contains(OF_SERVICES),
                 is_below: parameter.name == PATH && NOT_OF_ALL.contains(&verb),
             },
-            numbers: numbers
-                .filter(|_| parameter.kind == Kind::Integer)
-                .and_then(|all| all.of(&parameter.name).cloned()),
+            numbers: numbers.filter(|_| is_whole(&parameter.kind)).and_then(|all| all.of(&parameter.name).cloned()),
         });
         let parameters = parameters.collect();
         Self { begin, forbidden: line.forbidden, parameters, apart: takes || has_path }

@@ -15,6 +15,8 @@ mod words;
 
 use alloc::vec::Vec;
 
+use crate::words::{asked, only_common, words};
+
 pub use pages::{LEFT_OUT, PAGES, Page};
 pub use passage::Passage;
 
@@ -41,10 +43,17 @@ impl Manual {
     }
 
     /// The passages that say most about a query, the best first, and at most `max`. If no word of it occurs, there are none.
-    /// With each is how much of the query it has: per cent of the weight of its words, where rare words weigh more.
+    /// With each is how much of the query it has: per cent of the weight of its words, where rare words weigh more. That is 0 if the
+    /// query has only common words, or one other word that is not in the passage's heading: then the passage is about something else.
     #[must_use]
     pub fn search(&self, query: &str, max: usize) -> Vec<(&Passage, u8)> {
-        let found = self.index.search(query, max);
-        found.filter_map(|(passage, has)| Some((self.passages.get(passage)?, has))).collect()
+        let asked = asked(query);
+        let is_about = |passage: &Passage| match asked.as_slice() {
+            _ if only_common(query) => false,
+            [asked] => words(&passage.heading).any(|word| word == asked.word || Some(&word) == asked.same.as_ref()),
+            _ => true,
+        };
+        let found = self.index.search(query, max).filter_map(|(at, has)| Some((self.passages.get(at)?, has)));
+        found.map(|(passage, has)| (passage, if is_about(passage) { has } else { 0 })).collect()
     }
 }

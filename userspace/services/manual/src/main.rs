@@ -45,7 +45,7 @@ impl ManualServer for ManualObject {
             page: passage.page.into(),
             heading: passage.heading.clone(),
             text: passage.text.clone(),
-            has,
+            match_percent: has,
         };
         Ok(found.into_iter().map(passage).collect())
     }

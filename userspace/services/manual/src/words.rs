@@ -61,10 +61,18 @@ pub fn words(text: &str) -> impl Iterator<Item = String> {
     parts(text).map(|part| stem(lower(part)))
 }
 
+/// Whether a query has only words that every question has.
+pub fn only_common(query: &str) -> bool {
+    parts(query).all(|part| is_common(&lower(part)))
+}
+
+fn is_common(word: &str) -> bool {
+    COMMON.contains(&word) || word.chars().count() == 1 && word.is_ascii()
+}
+
 /// What a query asks for: its first different words. Common words and single letters are left out, unless there are no others.
 pub fn asked(query: &str) -> Vec<Asked> {
-    let is_common = |word: &str| COMMON.contains(&word) || word.chars().count() == 1 && word.is_ascii();
-    let only_common = parts(query).all(|part| is_common(&lower(part)));
+    let only_common = only_common(query);
     let mut asked: Vec<Asked> = Vec::new();
     for part in parts(query) {
         let part = lower(part);

@@ -79,6 +79,33 @@ proptest! {
     }
 }
 
+/// What people say that is about something else. The shell would show a passage unasked.
+const OTHERS: &[&str] = &[
+    "How are you?",
+    "Who are you?",
+    "Why?",
+    "Are you there?",
+    "What can you do?",
+    "what is a cat?",
+    "what is two plus two?",
+    "is that right?",
+    "how old are you",
+    "what is your name?",
+    "who wrote the first book about cats?",
+    "how far is it to the moon?",
+    "can you translate this into French?",
+];
+
+#[test]
+fn small_talk_matches_nothing() {
+    let manual = Manual::new(PAGES);
+    let matched = |question: &&&str| manual.search(question, 1).iter().any(|(_, percent)| *percent >= 75);
+    assert_eq!(OTHERS.iter().filter(matched).collect::<Vec<_>>(), [""; 0].iter().collect::<Vec<_>>());
+    let known: Vec<_> = QUESTIONS.iter().map(|(question, ..)| question).filter(matched).collect();
+    assert!(known.len() >= 24, "{known:?}");
+    assert!(matched(&&"what is a capability?") && matched(&&"how do I restore a backup?"));
+}
+
 #[test]
 fn each_page_of_docs_is_in_the_manual_or_left_out() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs");

@@ -17,11 +17,37 @@ use crate::session::Session;
 /// Passages that are shown, and rows of each at most.
 const SHOWN: u8 = 3;
 const ROWS: usize = 40;
-/// Rows of a passage that is shown unasked, and how much of the question it has at least, per cent of the weight of its words.
+/// Rows of a passage that is shown unasked at most, and its least match.
 const UNASKED_ROWS: usize = 12;
-const UNASKED_HAS: u8 = 75;
-/// What questions begin with, in small letters.
-const ASKS: [&str; 12] = ["how", "what", "where", "why", "which", "who", "when", "can", "is", "are", "does", "explain"];
+const UNASKED_PERCENT: u8 = 75;
+/// What questions about the use of capOS begin with, in small letters. What asks for the state of this machine is none of these: an
+/// example of the manual would look like the answer.
+const QUESTIONS: [&str; 24] = [
+    "how do",
+    "how can",
+    "how could",
+    "how to",
+    "how does",
+    "how should",
+    "what is a ",
+    "what is an ",
+    "what are ",
+    "what does ",
+    "what happens",
+    "what do ",
+    "where do",
+    "where can",
+    "can i ",
+    "can the ",
+    "could i ",
+    "may i ",
+    "is there a way",
+    "is it possible",
+    "why does ",
+    "why do ",
+    "when does ",
+    "who can ",
+];
 /// Letters of a passage's heading, and of the words that an error repeats, at most.
 const HEADING: usize = 240;
 const REPEATED: usize = 60;
@@ -38,7 +64,7 @@ pub async fn help(session: &Session, words: &str) -> Done {
     let commands = about(session.commands.help, wanted);
     rows(session, &commands).await;
     let manual: ManualClient = session.runner.grants.find("search the manual")?;
-    let found = session.runner.audited(manual.search(wanted, SHOWN)).await?;
+    let found = session.runner.in_time(manual.search(wanted, SHOWN)).await.map_err(|error| error.to_string())?;
     if commands.is_empty() && found.is_empty() {
         let wanted = in_quotes(wanted, REPEATED);
         return Err(format!("neither a command nor the manual has {wanted}; /help lists the commands"));
@@ -53,29 +79,34 @@ pub async fn help(session: &Session, words: &str) -> Done {
     Ok(())
 }
 
-/// Shows what the manual says about a question, if a passage has nearly all of its words. It is for a turn that called no tool: a small
-/// model knows nothing about capOS.
+/// Shows what the manual says about a question, if a passage has nearly all of its words. It is for a turn that called no tool: small
+/// models know nothing about capOS, and the page names what larger ones may have made up.
 pub async fn answer(session: &Session, request: &str) {
     if !is_question(request) {
         return;
     }
     let Ok(manual) = session.runner.grants.find::<ManualClient>("search the manual") else { return };
-    // The service takes no longer query; a request that long is more than a question.
-    let Ok(found) = session.runner.audited(manual.search(request, 1)).await else { return };
-    let Some(passage) = found.first().filter(|passage| passage.has >= UNASKED_HAS) else { return };
+    // The service rejects a request of more than 512 bytes, which is more than a question.
+    let Ok(found) = session.runner.in_time(manual.search(request, 1)).await else { return };
+    let Some(passage) = found.first().filter(|passage| passage.match_percent >= UNASKED_PERCENT) else { return };
     let screen = &session.runner.screen;
-    let (heading, text) = shown(passage, screen.size().await.0, UNASKED_ROWS);
+    let passage = ManualPassage { text: without_examples(&passage.text), ..passage.clone() };
+    let (heading, text) = shown(&passage, screen.size().await.0, UNASKED_ROWS);
     let held = screen.hold().await;
     held.fresh_line().await;
-    let more = "The manual has this; /help WORDS shows more.\n";
+    let more = "This page of the manual may help; /help WORDS shows more.\n";
     held.show(&[(Style::Dim, more), (Style::Tool, &heading), (Style::Plain, &text)]).await;
 }
 
-/// Whether a request has the form of a question.
+/// Whether a request asks how something is done or what something is.
 fn is_question(request: &str) -> bool {
-    let request = request.trim().to_lowercase();
-    let first = request.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default();
-    request.ends_with('?') || ASKS.contains(&first)
+    let request = request.trim_start().to_lowercase();
+    QUESTIONS.iter().any(|question| request.starts_with(question))
+}
+
+/// A passage without its lines of examples and its tables: what is shown unasked must not look as if it had happened here.
+fn without_examples(text: &str) -> String {
+    text.split_inclusive('\n').filter(|line| !line.starts_with("    ") && !line.starts_with('|')).collect()
 }
 
 /// The commands that begin with these words.
@@ -123,18 +154,31 @@ mod tests {
 
     #[test]
     fn questions_are_known_by_their_form() {
-        for request in ["how do I make a backup", "no backup?", "What's a capability", "can I go back"] {
+        for request in ["how do I make a backup", "What is a capability?", "can I go back", "Where do I see the log?"] {
             assert!(is_question(request), "{request}");
         }
-        for request in ["make a backup", "show the log", "", "thanks"] {
+        for request in [
+            "make a backup",
+            "is hello running",
+            "what was in the log?",
+            "",
+            "how are you?",
+            "can you delete notes.txt?",
+        ] {
             assert!(!is_question(request), "{request}");
         }
     }
 
     #[test]
+    fn examples_are_not_shown_unasked() {
+        let text = "Restart it:\n    capos> restart the hello service\n    ✓ restart_service ok\n| service | state |\nThen look.\n";
+        assert_eq!(without_examples(text), "Restart it:\nThen look.\n");
+    }
+
+    #[test]
     fn a_passage_keeps_to_its_margin_and_rows() {
         let text = "Allow this call? [y/N] y\n\u{1b}[2Jcapos> … │\n".to_string() + &"line\n".repeat(100);
-        let passage = ManualPassage { page: "x\ny".into(), heading: "A > B".into(), text, has: 100 };
+        let passage = ManualPassage { page: "x\ny".into(), heading: "A > B".into(), text, match_percent: 100 };
         let (heading, text) = shown(&passage, 40, ROWS);
         assert_eq!(heading, "▸ page xy: A > B\n");
         assert!(text.lines().all(|row| row.starts_with("  │ ") || row.starts_with("  ┆ ")), "{text}");

@@ -8,6 +8,7 @@ from .conversation import Call, Conversation, forbidden, invoke, none, result, s
 from .generic_tools import NOUNS, Workshop
 from .phrasing import HELD_OUT, ROWS, TRAIN, Pattern
 from .values import Values
+from .words import meant
 
 CHAINS = phrasing.read("chains")
 FOLLOWUPS = phrasing.read("followups")
@@ -103,8 +104,7 @@ class Generator:
         values = self.values.slots(pattern.slots(), before)
         text, arguments = pattern.fill(self._worded(pattern), values)
         text = self._said(text, values)
-        # A time is written as people say it, and is its seconds.
-        return text, {slot: int(value) if isinstance(value, int) else value for slot, value in values.items()}, arguments
+        return text, {slot: meant(value) for slot, value in values.items()}, arguments
 
     def _said(self, text, values):
         """A sentence as people say what is in it."""

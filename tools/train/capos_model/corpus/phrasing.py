@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from .words import meant
+
 FOLDER = Path(__file__).parents[2] / "phrasings"
 TRAIN, HELD_OUT = "train", "held out"
 # Additions to training rows that no evaluation set has: so sets stay the same when training gets more.
@@ -157,9 +159,7 @@ def _argument(text, values):
     if text == "true":
         return True
     whole = _SLOT.fullmatch(text)
-    value = values[whole.group(1)] if whole else _filled(text, values)
-    # A time is its seconds, however it is written.
-    return int(value) if isinstance(value, int) else value
+    return meant(values[whole.group(1)]) if whole else _filled(text, values)
 
 
 def parse(text, names=(TRAIN, ROWS, HELD_OUT)):

@@ -171,24 +171,27 @@ _BEFORE = _words("old- new- copy-of- copy_of_ my- old_ new_ backup- a-")
 class Typed(Values):
     """Values of which many are as people type them, or made of long lists of words."""
 
-    # How many of a hundred names are made of those.
-    made = 40
+    # The share of names that are made of those.
+    made = 0.4
 
     def __init__(self, random, held_out=False):
         super().__init__(random, held_out)
         self.from_words = Words(random)
 
     def _made(self):
-        return self.random.randrange(100) < self.made
+        return self.chance(self.made)
 
     def slot(self, name):
         kind = name.rstrip("0123456789")
         if kind == "duration":
             return duration(self.random)
-        if kind in ("flag", "name", "word", "part") and self._made():
-            made = {"flag": "flag", "name": "stem", "part": "part"}
-            return getattr(self.from_words, made[kind])() if kind in made else self._word_of_lists()
-        return super().slot(name)
+        made = {
+            "flag": self.from_words.flag,
+            "name": self.from_words.stem,
+            "part": self.from_words.part,
+            "word": self._word_of_lists,
+        }
+        return made[kind]() if kind in made and self._made() else super().slot(name)
 
     def _word_of_lists(self):
         if self.chance(0.6):

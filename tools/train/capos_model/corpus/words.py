@@ -5,6 +5,7 @@ So many different ones that a model cannot learn them by heart: it has to copy t
 
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 _FILE = Path(__file__).parents[2] / "data" / "words.txt"
 # How files of such names end.
@@ -12,6 +13,7 @@ _ENDS = """txt txt md csv log doc docx odt pdf xls xlsx ods ppt json xml yaml ym
     jpg jpeg gif tif bmp psd dxf stl gcode wav mp3 flac mid mp4 mov avi zip tar tgz gz 7z rar iso key pem crt asc vcf ics eml tex
     bib html css js ts py rs go c cpp h java php rb sh bat ps1 bak old tmp lock part orig core service timer""".split()
 _MONTHS = "January February March April May June July August September October November December".split()
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _CODES = ["{u}-{n}", "{u}{n}", "{u}{u}-{n}", "{u}{u}{n}", "{n}-{u}", "{u}-{y}-{n}", "#{n}", "{u}.{n}"]
 
 
@@ -43,11 +45,10 @@ class Words:
 
     def code(self):
         """A letter or two with a number, as of a sample, a room or a customer."""
-        letter = lambda: self.random.choice("ABCDEFGHIJKLMNPQRSTUVWXZ")
         form = self.random.choice(_CODES).replace("{u}", "{}")
         number = str(self.random.randint(1, 10 ** self.random.randint(1, 4)))
         form = form.replace("{n}", number).replace("{y}", str(self.random.randint(2015, 2032)))
-        return form.format(*(letter() for _ in range(form.count("{}"))))
+        return form.format(*(self.random.choice(_LETTERS) for _ in range(form.count("{}"))))
 
     def date(self):
         """A day or a month as names of files have it."""
@@ -184,33 +185,35 @@ class Words:
         return f"--{self.word('options')}"
 
 
-# Units of time with their seconds: for one and for several, and behind a number without a space.
-_UNITS = [("second", "seconds", "s", 1), ("minute", "minutes", "min", 60), ("minute", "mins", "m", 60), ("hour", "hours", "h", 3600)]
-_UNITS += [("hour", "hrs", "hr", 3600), ("day", "days", "d", 86400), ("week", "weeks", "w", 604800)]
+# Units of time with their seconds, and the most that people say of each: for one and for several, and behind a number.
+_UNITS = [("second", "seconds", "s", 1, 90), ("minute", "minutes", "min", 60, 90), ("minute", "mins", "m", 60, 45)]
+_UNITS += [("hour", "hours", "h", 3600, 72), ("hour", "hrs", "hr", 3600, 24), ("day", "days", "d", 86400, 30), ("week", "weeks", "w", 604800, 6)]
 _SPOKEN = "one two three four five six seven eight nine ten eleven twelve".split()
 
 
-class Duration(int):
-    """A time in seconds that is written as people say it."""
+class Duration(NamedTuple):
+    """A time in seconds, and how people say it."""
 
-    def __new__(cls, seconds, said):
-        found = super().__new__(cls, seconds)
-        found.said = said
-        return found
+    seconds: int
+    said: str
 
     def __str__(self):
         return self.said
 
 
+def meant(value):
+    """A value as an argument: of a time its seconds."""
+    return value.seconds if isinstance(value, Duration) else value
+
+
 def duration(random):
     """A time of the past."""
-    one, several, short, seconds = random.choice(_UNITS)
+    one, several, short, seconds, most = random.choice(_UNITS)
     if random.random() < 0.15:
         return Duration(seconds, one)
     if seconds >= 3600 and random.random() < 0.12:
-        return Duration(seconds // 2, f"half {random.choice(['an', 'an', 'a']) if one == 'hour' else 'a'} {one}".replace("a hour", "an hour"))
-    most = {1: 90, 60: 90, 3600: 72, 86400: 30, 604800: 6}[seconds]
-    count = random.choice([random.randint(2, most), random.choice([2, 3, 5, 6, 10, 12, 15, 20, 24, 30, 45])])
+        return Duration(seconds // 2, f"half {'an' if one == 'hour' else 'a'} {one}")
+    count = random.randint(2, most)
     if random.random() < 0.25:
         return Duration(count * seconds, f"{count}{random.choice(['', ' '])}{short}")
     said = _SPOKEN[count - 1] if count <= len(_SPOKEN) and random.random() < 0.5 else str(count)

@@ -87,7 +87,6 @@ const OTHERS: &[&str] = &[
     "Are you there?",
     "What can you do?",
     "what is a cat?",
-    "what is two plus two?",
     "is that right?",
     "how old are you",
     "what is your name?",

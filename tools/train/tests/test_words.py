@@ -1,0 +1,36 @@
+"""Names and times made of word lists."""
+
+import random
+import re
+import unittest
+
+from capos_model.corpus import words
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+class Durations(unittest.TestCase):
+    def test_the_seconds_are_those_that_are_said(self):
+        source = random.Random(5)
+        for _ in range(3000):
+            seconds, said = words.duration(source)
+            count, unit = re.fullmatch(r"(?:(\w*?) ?)??(?:an? )?([a-z]+)", said).groups()
+            number = {None: 1, "": 1, "half": 0.5} | {name: at + 1 for at, name in enumerate(words._SPOKEN)}
+            self.assertEqual(seconds, _SECONDS[unit[0]] * (number[count] if count in number else int(count)), said)
+
+    def test_a_time_is_its_seconds_as_an_argument(self):
+        time = words.Duration(3600, "an hour")
+        self.assertEqual((str(time), words.meant(time), words.meant("a"), words.meant(True)), ("an hour", 3600, "a", True))
+
+
+class Names(unittest.TestCase):
+    def test_there_are_many_and_no_spaces_in_them(self):
+        source = words.Words(random.Random(6))
+        for make in (source.file_name, source.folder, source.service, source.program, source.flag):
+            made = {make() for _ in range(2000)}
+            self.assertGreater(len(made), 150, make)
+            self.assertFalse([name for name in made if not name or set(name) & set(" \n\"'{}")], make)
+
+    def test_lists_have_no_word_twice(self):
+        for name, found in words.read().items():
+            self.assertEqual(len(found), len(set(found)), name)

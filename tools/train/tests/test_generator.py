@@ -6,7 +6,7 @@ import re
 import unittest
 
 from capos_model import render, scores
-from capos_model.corpus import answers, own_tools, phrasing, scenes
+from capos_model.corpus import answers, own_tools, phrasing, scenes, second_turns
 from capos_model.corpus.conversation import compact
 from capos_model.corpus.generator import AGAIN, CHAINS, CHAT, CLASSES, FOLLOWUPS, OPEN, SPLITS, Generator
 from capos_model.corpus.generic_tools import ACTIONS, NOUNS
@@ -71,9 +71,9 @@ class Phrasings(unittest.TestCase):
         self.assertFalse([sentence for sentence in found if "'sn't" in sentence or "'dn't" in sentence])
 
     def test_patterns_name_scenes_and_answers_that_there_are(self):
-        for sections in (CHAINS, FOLLOWUPS):
-            for pattern in sections[TRAIN] + sections[ROWS] + sections[HELD_OUT]:
-                self.assertIn(dict(pattern.arguments)["scene"], scenes.SCENES)
+        for sections, there in ((CHAINS, scenes.SCENES), (FOLLOWUPS, second_turns.SCENES)):
+            found = sections[TRAIN] + sections[ROWS] + sections[HELD_OUT]
+            self.assertEqual({dict(pattern.arguments)["scene"] for pattern in found}, set(there))
         for pattern in CHAT[TRAIN] + CHAT[ROWS] + CHAT[HELD_OUT]:
             self.assertIn(dict(pattern.arguments)["answer"], [*answers.CHAT, "able"])
 

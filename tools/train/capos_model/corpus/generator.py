@@ -3,10 +3,11 @@
 import random
 from dataclasses import dataclass
 
-from . import answers, own_tools, phrasing, scenes
+from . import answers, own_tools, phrasing, scenes, second_turns
 from .conversation import Call, Conversation, forbidden, invoke, none, result, say, user
 from .generic_tools import NOUNS, Workshop
 from .phrasing import HELD_OUT, ROWS, TRAIN, Pattern
+from .stage import Stage
 from .values import Values
 from .words import meant
 
@@ -259,8 +260,8 @@ class Generator:
         text, values, arguments = self._sentence(pattern)
         scene = arguments["scene"]
         needed = scenes.SCENES[scene][0]
-        stage = scenes.Stage(self.machine, failures=0.06)
-        stage.play(scene, values)
+        stage = Stage(self.machine, failures=0.06)
+        stage.play(scenes.SCENES[scene], values)
         tools = self._some_forbidden(self._own_set(needed), needed)
         return Conversation(kind, tools, [user(text), *stage.messages], True)
 
@@ -292,7 +293,7 @@ class Generator:
         second = self._other_name(first)
         # A value at the joint has clear ends: no text before it, none behind it whose first letter would change.
         (one, first_call), (two, second_call) = self._joined(first, False), self._joined(second, True)
-        stage = scenes.Stage(self.machine, failures=0.06)
+        stage = Stage(self.machine, failures=0.06)
         stage.finish(lambda: [stage.call(call.name, **call.arguments) for call in (first_call, second_call)][-1])
         needed = [first, second]
         tools = self._some_forbidden(self._own_set(needed), needed)
@@ -330,29 +331,29 @@ class Generator:
         meant = dict(pattern.arguments)
         first, scene = meant["after"], meant["scene"]
         text, call = self._own_request(first)
-        while scene in scenes.NEEDS and not call.arguments.get(scenes.NEEDS[scene]):
+        while scene in second_turns.NEEDS and not call.arguments.get(second_turns.NEEDS[scene]):
             text, call = self._own_request(first)
-        while scene in scenes.INTO and call.arguments.get("path") == ".":
+        while scene in second_turns.INTO and call.arguments.get("path") == ".":
             text, call = self._own_request(first)
-        while scene in scenes.TAKEN and "/" not in call.arguments["to"]:
+        while scene in second_turns.TAKEN and "/" not in call.arguments["to"]:
             text, call = self._own_request(first)
         found = self._followed(first, call)
-        while scene in scenes.PICKED and not scenes.picked(found, scenes.PICKED[scene]):
+        while scene in second_turns.PICKED and not second_turns.picked(found, second_turns.PICKED[scene]):
             text, call = self._own_request(first)
             found = self._followed(first, call)
-        if scene in scenes.FAILED:
+        if scene in second_turns.FAILED:
             found = self.machine.list_services(failed=self.values.choose(self.machine.services()))
         asked, (text, values, _) = text, self._sentence(pattern, call.arguments.get("path"))
-        if scene in scenes.NAMED:
-            found = scenes.named(found, values["file"], self.random.randrange(4))
-        if scene in scenes.LISTED:
-            found = scenes.named(found, values["folder"], self.random.randrange(4), "directory")
-        if scene in scenes.NAMED_SERVICE:
-            found = scenes.with_service(found, values["service"], self.random.randrange(4))
+        if scene in second_turns.NAMED:
+            found = second_turns.named(found, values["file"], self.random.randrange(4))
+        if scene in second_turns.LISTED:
+            found = second_turns.named(found, values["folder"], self.random.randrange(4), "directory")
+        if scene in second_turns.NAMED_SERVICE:
+            found = second_turns.with_service(found, values["service"], self.random.randrange(4))
         messages = [user(asked), invoke(call), result(found), say(answers.to_result(found))]
-        stage = scenes.Stage(self.machine, failures=0.04)
+        stage = Stage(self.machine, failures=0.04)
         there = call.arguments.get("path", ".")
-        stage.play(scene, {**values, "before": call.arguments, "there": there, "result": found})
+        stage.play(second_turns.SCENES[scene], {**values, "before": call.arguments, "there": there, "result": found})
         needed = _followed_tools(meant)
         tools = self._some_forbidden(self._own_set(needed), needed)
         return Conversation("followup", tools, messages + [user(text), *stage.messages], True)
@@ -509,7 +510,7 @@ class Generator:
 
 def _followed_tools(meant):
     """The tools of a first turn and of what is said after it."""
-    return [meant["after"], *scenes.SCENES[meant["scene"]][0]]
+    return [meant["after"], *second_turns.SCENES[meant["scene"]][0]]
 
 
 def things(text):

@@ -8,6 +8,8 @@
 //!   need notes.txt anymore". The list has those as `not-need` and `not-anymore`.
 //! - Such a tool cannot be called if nothing was named that it could take: "just delete it" as the first words. The file
 //!   lists the words that name nothing, too.
+//! - A tool that takes nothing, such as the one that turns the machine off, is not asked for by words about a named thing: "switch the
+//!   fax service off".
 //! - No tool can be called if the latest request says not to do what its name begins with: "do not restart it".
 //!
 //! All this is about plain forms. A person is asked before such a call runs, whatever the words were.
@@ -54,6 +56,11 @@ const ALL_THE_SAME: [&str; 5] = ["but", "only", "except", "instead", "rather"];
 const KEEPS: [&str; 2] = ["leave", "keep"];
 /// What the next word is the name of.
 const NAMES: [&str; 8] = ["file", "folder", "directory", "service", "program", "called", "named", "document"];
+
+/// Kinds of things that have names. What is said about them is not about the machine.
+const KINDS: [&str; 8] = ["service", "services", "daemon", "daemons", "program", "programs", "file", "folder"];
+/// What joins two requests in a clause.
+const JOINS_REQUESTS: [&str; 4] = ["and", "then", "also", "plus"];
 
 /// Characters that people type for an apostrophe.
 const APOSTROPHES: [char; 6] = ['\'', '\u{2019}', '\u{2018}', '\u{b4}', '\u{2bc}', '`'];
@@ -105,12 +112,26 @@ impl AskedWith {
             let Some((_, words)) = self.tools.iter().find(|(name, _)| *name == tool.name) else {
                 return tool.forbidden || !said.last().is_some_and(|text| is_unwanted(tool, text));
             };
-            let asked =
-                || said.iter().rev().find_map(|text| asks(text, words).or_else(|| keeps(text))).unwrap_or(false);
+            let asks = |text: &Vec<Clause>| {
+                if has_no_parameters(tool) { asks(&self.of_machine(text, words), words) } else { asks(text, words) }
+            };
+            let asked = || said.iter().rev().find_map(|text| asks(text).or_else(|| keeps(text))).unwrap_or(false);
             let named = || results || takes_nothing(tool) || said.iter().any(|text| self.has_name(text, words));
             tool.forbidden || asked() && named()
         };
         tools.iter().filter(is_asked).cloned().collect()
+    }
+
+    /// What a text says that is not about a named thing. The words are those that ask for a tool.
+    fn of_machine(&self, text: &[Clause], words: &[String]) -> Vec<Clause> {
+        let names_thing = |part: &[Word]| {
+            let is_joined = |word: &Word| word.is_hyphenated && !words.contains(&word.text);
+            let is_of_machine = part.iter().any(|word| word.is_hyphenated && self.not_names.contains(&word.text));
+            part.iter()
+                .any(|word| word.is_name || KINDS.contains(&word.text.as_str()) || is_joined(word) && !is_of_machine)
+        };
+        let parts = text.iter().flat_map(|clause| clause.split(|word| JOINS_REQUESTS.contains(&word.text.as_str())));
+        parts.filter(|part| !names_thing(part)).map(<[Word]>::to_vec).collect()
     }
 
     /// Whether a text has something that could be a name, apart from the words that ask.
@@ -128,9 +149,12 @@ impl AskedWith {
 }
 
 /// A word as it was typed, in small letters and without apostrophes.
+#[derive(Clone)]
 struct Word {
     text: String,
     in_quotes: bool,
+    /// Whether a hyphen joins it to another.
+    is_hyphenated: bool,
     /// Whether only a name is written so, as `a.txt`.
     is_name: bool,
 }
@@ -147,13 +171,14 @@ fn clauses(text: &str) -> Vec<Clause> {
             let bare = typed.trim_end_matches(ENDS);
             let inside = bare.trim_matches(QUOTES).trim_matches(APOSTROPHES);
             if inside.contains(WITHIN_NAMES) {
-                clause.push(Word { text: inside.into(), in_quotes: false, is_name: true });
+                clause.push(Word { text: inside.into(), in_quotes: false, is_hyphenated: false, is_name: true });
             } else {
                 let plain = inside.replace(APOSTROPHES, "");
                 let words = plain.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
                 let in_quotes =
                     inside != bare && bare.starts_with(|first| QUOTES.contains(&first) || APOSTROPHES.contains(&first));
-                clause.extend(words.map(|word| Word { text: word.into(), in_quotes, is_name: false }));
+                let is_hyphenated = inside.trim_matches('-').contains('-');
+                clause.extend(words.map(|word| Word { text: word.into(), in_quotes, is_hyphenated, is_name: false }));
             }
             // So does a dash on its own. A mark within a word, as in `a.txt`, ends no clause.
             if bare.len() < typed.len() || !typed.contains(char::is_alphanumeric) {
@@ -188,6 +213,11 @@ fn ends_with_pronoun(words: &[&str]) -> bool {
 /// Whether no call of a tool has to name something.
 fn takes_nothing(tool: &Tool) -> bool {
     tool.parameters.get("required").and_then(Value::as_array).is_none_or(Vec::is_empty)
+}
+
+/// Whether a tool is about the whole machine: no call of it names anything.
+fn has_no_parameters(tool: &Tool) -> bool {
+    tool.parameters.get("properties").and_then(Value::as_object).is_none_or(serde_json::Map::is_empty)
 }
 
 /// That a text asks not to do what an earlier one asked for, without a word of it: "no, leave it".
@@ -351,7 +381,10 @@ mod tests {
         Tool {
             name: name.into(),
             description: String::new(),
-            parameters: serde_json::json!({ "required": required }),
+            parameters: serde_json::json!({
+                "properties": required.iter().map(|name| (*name, serde_json::json!({}))).collect::<std::collections::BTreeMap<_, _>>(),
+                "required": required,
+            }),
             handle: String::new(),
             forbidden: false,
         }
@@ -405,10 +438,24 @@ mod tests {
             assert!(restarts(said), "{said}");
         }
         let asked_with = AskedWith {
-            tools: vec![("power_off".into(), words("off"))],
-            not_names: words("turn it"),
+            tools: vec![("power_off".into(), words("off shut power down"))],
+            not_names: words("turn it machine"),
             ..AskedWith::default()
         };
-        assert_eq!(asked_with.callable(&[tool("power_off", &[])], &["turn it off".into()], false).len(), 1);
+        let may_end = |said: &str| asked_with.callable(&[tool("power_off", &[])], &[said.into()], false).len() == 1;
+        for said in [
+            "turn it off",
+            "power-off now",
+            "stop the web service and shut down",
+            "stop oil-pump, then power off",
+            "shut down the lab-machine",
+        ] {
+            assert!(may_end(said), "{said}");
+        }
+        for said in
+            ["switch the fax service off", "Shut oil-pump off.", "turn off a.txt", "shut the oil-pump down and wait"]
+        {
+            assert!(!may_end(said), "{said}");
+        }
     }
 }

@@ -162,7 +162,8 @@ impl<T: Clone + Keyed> Regions<T> {
     }
 
     /// The region that holds an address, or the next one.
-    fn at_or_behind(&self, address: u64) -> Option<&Region<T>> {
+    #[must_use]
+    pub fn at_or_behind(&self, address: u64) -> Option<&Region<T>> {
         self.find(address).or_else(|| self.by_start.range(address..).next().map(|(_, region)| region))
     }
 

@@ -83,12 +83,14 @@ pub mod cost {
     /// Giving back a page of the page cache.
     pub const PAGE: u32 = 300;
     /// Coming to have a frame of another object, and taking the right to write it from a mapping.
-    pub const SHARE: u32 = 50;
+    pub const SHARE: u32 = 66;
     pub const PROTECT: u32 = 25;
     /// Looking at a mapping of an object.
     pub const MAPPING: u32 = 400;
-    /// Sharing frames as one piece of work, at most.
-    pub const SHARED_PIECE: u32 = 40_000;
+    /// Sharing frames as one piece of work, at most; and how much of a budget a step must have left for it, and for a whole block of held
+    /// frames.
+    pub const SHARED_PIECE: u32 = 44_000;
+    pub const ALONE: u32 = 26_000;
     /// Copying a frame that cannot be shared.
     pub const COPY: u32 = 1_800;
     /// Filling a frame with zeros, and taking it before.

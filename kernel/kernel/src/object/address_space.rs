@@ -267,13 +267,13 @@ impl AddressSpace {
         let Some(inner) = guard.as_mut() else { return };
         // Pieces of it may be gone, and others' mappings in their place.
         while at < end {
-            let region = inner.regions.find(at).map(|region| (region.end(), Arc::ptr_eq(&region.content, mapping)));
-            let (next, shows) = region.unwrap_or((at.saturating_add(PAGE), false));
-            let next = next.min(end);
-            if shows {
+            let Some(region) = inner.regions.at_or_behind(at) else { return };
+            at = at.max(region.start);
+            let next = region.end().min(end);
+            if Arc::ptr_eq(&region.content, mapping) && at < next {
                 inner.table.protect_range(lock, at, next.saturating_sub(at));
             }
-            at = next;
+            at = at.max(next);
         }
     }
 

@@ -79,14 +79,39 @@ struct Owned {
     known: usize,
 }
 
-/// The mappings that show an object, by their numbers. Most have one.
+/// The mappings that show an object: those that could write, and the others.
 #[derive(Debug, Default)]
 struct Mappings {
+    writers: Numbered,
+    readers: Numbered,
+}
+
+impl Mappings {
+    fn insert(&mut self, mapping: &Arc<Mapping>) {
+        let kind = if mapping.access.write { &mut self.writers } else { &mut self.readers };
+        kind.insert(mapping);
+    }
+
+    fn remove(&mut self, id: u64) {
+        self.writers.remove(id);
+        self.readers.remove(id);
+    }
+
+    /// The first with this number or one behind it.
+    fn next(&self, from: u64) -> Option<(u64, Option<Arc<Mapping>>)> {
+        let found = [self.writers.next(from), self.readers.next(from)];
+        found.into_iter().flatten().min_by_key(|(id, _)| *id)
+    }
+}
+
+/// Mappings by their numbers. Most objects have one.
+#[derive(Debug, Default)]
+struct Numbered {
     one: Option<(u64, Weak<Mapping>)>,
     others: BTreeMap<u64, Weak<Mapping>>,
 }
 
-impl Mappings {
+impl Numbered {
     fn insert(&mut self, mapping: &Arc<Mapping>) {
         if self.one.is_none() {
             self.one = Some((mapping.id, Arc::downgrade(mapping)));
@@ -99,6 +124,10 @@ impl Mappings {
         if self.one.take_if(|(one, _)| *one == id).is_none() {
             self.others.remove(&id);
         }
+    }
+
+    fn len(&self) -> usize {
+        self.others.len().saturating_add(usize::from(self.one.is_some()))
     }
 
     /// The first with this number or one behind it.
@@ -323,7 +352,7 @@ impl MemoryObject {
             // From now on each frame goes back by itself.
             owned.blocks = 0;
         }
-        self.for_each_mapping(|mapping| {
+        self.for_each_writer(|mapping| {
             if let Some(space) = mapping.space.upgrade() {
                 space.protect(lock, mapping, offset, bytes);
             }
@@ -511,10 +540,26 @@ impl MemoryObject {
         self.mappings.lock().remove(id);
     }
 
+    /// How many mappings could write it, if it is memory that can be written.
+    fn writer_count(&self) -> usize {
+        self.mappings.lock().writers.len()
+    }
+
     /// How many mappings there are.
     fn mapping_count(&self) -> usize {
         let mappings = self.mappings.lock();
-        mappings.others.len().saturating_add(usize::from(mappings.one.is_some()))
+        mappings.writers.len().saturating_add(mappings.readers.len())
+    }
+
+    /// Calls `visit` for each mapping that could write.
+    fn for_each_writer(&self, mut visit: impl FnMut(&Arc<Mapping>)) {
+        let mut from = 0;
+        loop {
+            let next = self.mappings.lock().writers.next(from);
+            let Some((id, mapping)) = next else { return };
+            from = id.saturating_add(1);
+            mapping.iter().for_each(&mut visit);
+        }
     }
 
     /// Calls `visit` for each mapping.

@@ -137,6 +137,7 @@ fn invoke(
         dispatch(&object, &mut cell.borrow_mut(), call.method, params, results)
     };
     let outcome = sync::call_in(params, &mut scratch, made, |answer| match answer {
+        _ if cell.borrow().is_unfinished => None,
         Ok(Output { completion: Completion::Pending, .. }) => None,
         Ok(Output { bytes, order, .. }) => {
             let mut invocation = cell.borrow_mut();

@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use capos_abi::entry::{CapArray, Operation};
 use capos_abi::{CapId, Rights, Status, TransferMode};
@@ -13,13 +14,15 @@ use super::bounds::{BASE, LIMITS, PAGE, READ, call, doom, measure, measure_end, 
 use super::copies::copied;
 use crate::arch::time;
 use crate::cpu::budget::Budget;
-use crate::memory::frames::Frame;
+use crate::memory::frames::{self, Frame};
+use crate::memory::heap;
 use crate::memory::page_table::Access;
 use crate::object::account::Account;
 use crate::object::address_space::Backing;
 use crate::object::capability::Object;
 use crate::object::derivation;
 use crate::object::memory::MemoryObject;
+use crate::object::memory::partial_copy::PartialCopy;
 use crate::object::process::Process;
 use crate::syscall;
 
@@ -179,6 +182,22 @@ pub fn copies_are_bounded(account: &Arc<Account>) {
     assert!(!is_shared(&copy, 599) && is_shared(&copy, 598));
     drop(copy);
 
+    // Nothing is left of one whose thread ends, and the source's frames are its own again.
+    settle();
+    let free = frames::free_count() + heap::frames();
+    {
+        let mut other = Actor::new(account, "other");
+        let payer = other.give(Object::Account(Arc::clone(&rich.account)));
+        let cap = other.give(Object::Memory(Arc::clone(&source)));
+        other.push(1, copying(&other, cap, payer, PAGES));
+        other.enter(0);
+        assert!(other.thread.has_resume() && frames::is_shared(source.stable_frame(5).unwrap()));
+    }
+    settle();
+    assert!(!frames::is_shared(source.stable_frame(5).unwrap()));
+    assert_eq!(frames::free_count() + heap::frames(), free);
+    pieces_are_bounded(&rich);
+
     // What a device may come to write is shared no more.
     begin(&mut actor, cap, PAGES);
     source.pin(&mut alone(), 1, 100).unwrap();
@@ -205,6 +224,34 @@ pub fn copies_are_bounded(account: &Arc<Account>) {
     assert_eq!(rich.account.usage(), used);
     drop(source);
     doom(&rich);
+    settle();
+}
+
+/// Steps of copies from several pages on, of memory that is shown several times, each behind other entries.
+fn pieces_are_bounded(rich: &Arc<Process>) {
+    const PAGES: u64 = 1600;
+    let write = Access { write: true, ..READ };
+    let memory = MemoryObject::anonymous(&mut alone(), &rich.account, (PAGES + 512) * PAGE).unwrap();
+    for shown in 0..4 {
+        for first in [0, 1, 158, 212, 511] {
+            for left in [27_000, 25_000, 3_000] {
+                let mut copy = PartialCopy::new(&memory, &rich.account, first, PAGES).unwrap();
+                let what = alloc::format!("copying 1600 pages from {first} on, shown {shown} times, with {left} left");
+                measure(&what, || copy.go_on(&mut alone(), &memory, &mut Budget::of(left)).unwrap());
+                assert!(copy.is_whole());
+                drop(copy.finish());
+                settle();
+            }
+        }
+        let backing = Backing::Memory(Arc::clone(&memory));
+        let at = BASE + (200 + shown) * 12_000 * PAGE;
+        rich.space.map(&mut alone(), backing, (at, memory.bytes()), 0, write, None).unwrap();
+    }
+    // A frame has 256 owners at most.
+    let copies: Vec<_> = (0..255).map(|_| copied(&memory, &rich.account, 0, 40).unwrap()).collect();
+    let mut copy = PartialCopy::new(&memory, &rich.account, 0, 40).unwrap();
+    measure("copying 40 pages that have 256 owners", || copy.go_on(&mut alone(), &memory, &mut Budget::of(27_000)).unwrap());
+    drop((copy, copies));
     settle();
 }
 

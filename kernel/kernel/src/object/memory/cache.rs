@@ -132,12 +132,23 @@ impl PagedState {
         }
     }
 
-    /// Frees the frames that are held for pages to come.
-    fn let_go(&mut self) {
+    /// Frees the frames that are held for pages to come, as far as the budget allows: a block at a time. Whether none is held.
+    fn let_go(&mut self, budget: &mut Budget) -> bool {
+        let mut done = true;
         self.blocks.retain(|_, (first, block)| {
-            free_held(*first, block);
+            if block.held() > 0 {
+                if budget.left() < cost::ALONE {
+                    done = false;
+                    return true;
+                }
+                budget.spend(cost::FREE.saturating_mul(free_held(*first, block)));
+            }
             !block.is_empty()
         });
+        if !done {
+            budget.end();
+        }
+        done
     }
 }
 
@@ -243,7 +254,7 @@ fn let_one_go() -> bool {
     let next = HOLDERS.lock().pop_first();
     let Some(object) = next else { return false };
     if let Some(content) = MemoryObject::find_paged(object).as_deref().and_then(MemoryObject::paged_content) {
-        content.state.lock().let_go();
+        while !content.state.lock().let_go(&mut Budget::new()) {}
     }
     true
 }
@@ -414,18 +425,16 @@ impl Eviction {
     /// Gives up pages of an object, as far as the budget allows. Whether all have gone that were there.
     pub fn go_on(&mut self, lock: &mut Exclusive, object: &MemoryObject, budget: &mut Budget) -> bool {
         let Some(content) = object.paged_content() else { return true };
+        let mappings = u32::try_from(object.mapping_count()).unwrap_or(u32::MAX);
         while budget.allows() {
             let next = content.state.lock().pages.next_resident(self.from);
-            let Some((page, resident)) = next else {
-                content.state.lock().let_go();
-                return true;
-            };
+            let Some((page, resident)) = next else { return content.state.lock().let_go(budget) };
             self.from = page.saturating_add(1);
             let removed = CLOCK.lock().remove(resident.slot);
             if removed.is_some() && drop_page(lock, object, page) {
                 self.count = self.count.saturating_add(1);
             }
-            budget.spend(cost::EVICT);
+            budget.spend(cost::EVICT.saturating_add(cost::MAPPING.saturating_mul(mappings)));
         }
         false
     }

@@ -36,13 +36,13 @@ pub struct PartialCopy {
     /// Pages before this one are all there.
     done: usize,
     frames: Taken,
-    charge: Charge,
     object: Charge,
 }
 
-/// The frames of a copy, [`ABSENT`] where a page is not there yet. Given back on drop.
+/// The frames of a copy, [`ABSENT`] where a page is not there yet. Given back on drop, and what is paid for
+/// them once that is done.
 #[derive(Debug)]
-struct Taken(Vec<Frame>, Option<Box<Remains>>);
+struct Taken(Vec<Frame>, Option<Box<Remains>>, Option<Charge>);
 
 /// Most pages that come to be shared as one piece of work: those of a large page.
 const PIECE: u64 = 512;
@@ -56,7 +56,7 @@ impl Drop for Taken {
         if let Some(remains) = self.1.take()
             && !owned.frames.is_empty()
         {
-            emptying::begin(remains, 0, Content::Anonymous(Mutex::new(owned)), None);
+            emptying::begin(remains, 0, Content::Anonymous(Mutex::new(owned)), self.2.take());
         }
     }
 }
@@ -74,10 +74,10 @@ impl PartialCopy {
         // Each of the two may come to have frames of its own for all of its pages. That this one can is paid for now, so that
         // no write is refused later for want of quota.
         let charge = account.hold(Resource::Frames, count)?;
-        let mut frames = Taken(Vec::new(), emptying::prepare(count));
+        let mut frames = Taken(Vec::new(), emptying::prepare(count), Some(charge));
         let count = usize::try_from(count).map_err(|_| Status::OutOfMemory)?;
         frames.0.try_reserve_exact(count).map_err(|_| Status::OutOfMemory)?;
-        Ok(Self { first, count, done: 0, frames, charge, object })
+        Ok(Self { first, count, done: 0, frames, object })
     }
 
     /// Takes what is in, as far as the budget allows. Whether all of that is taken. What comes in later is taken in the time of its
@@ -90,37 +90,60 @@ impl PartialCopy {
             if !budget.allows() {
                 return Ok(false);
             }
-            let seen = self.frames.0.len();
-            cache::spending(budget, || self.take_piece(lock, source))?;
-            let taken = self.frames.0.len().saturating_sub(seen) as u32;
-            let (whole, each) = piece_cost(source.mapping_count());
-            let (whole, each) = if source.can_share() { (whole, each) } else { (0, cost::COPY) };
-            budget.spend(taken.saturating_mul(each).saturating_add(whole));
+            let left = budget.left();
+            let spent = cache::spending(budget, || self.take_piece(lock, source, left))?;
+            budget.spend(spent);
+        }
+        // Some that were not in may have come since.
+        while let Some(place) = self.frames.0.get(self.done) {
+            if !budget.allows() {
+                return Ok(false);
+            }
+            budget.spend(cost::LOOK);
+            if *place == ABSENT {
+                match frame_of(lock, source, self.first.saturating_add(self.done as u64), source.can_share()) {
+                    Ok((frame, _)) => self.frames.0.get_mut(self.done).into_iter().for_each(|place| *place = frame),
+                    Err(CopyError::Absent(_)) => break,
+                    Err(CopyError::Status(status)) => return Err(status),
+                }
+                budget.spend(cost::COPY);
+            }
+            self.done = self.done.saturating_add(1);
         }
         Ok(true)
     }
 
-    /// Takes some pages. From then on nothing writes those that both have.
-    fn take_piece(&mut self, lock: &mut Exclusive, source: &MemoryObject) -> Result<(), Status> {
+    /// Takes some pages. From then on nothing writes those that both have. About how many instructions it took of those that are left.
+    fn take_piece(&mut self, lock: &mut Exclusive, source: &MemoryObject, budget: u32) -> Result<u32, Status> {
         let seen = self.frames.0.len();
         let first = self.first.saturating_add(seen as u64);
         let left = self.count.saturating_sub(seen) as u64;
         let shares = source.can_share();
-        let most = if shares { piece(first, source.mapping_count()) } else { 1 };
-        let count = left.min(most);
+        let (whole, each) = piece_cost(source.writer_count());
+        let count = if shares { left.min(piece(first, (whole, each), budget)) } else { 1 };
         // Before any frame has two owners, also if the rest of the piece fails.
         source.share(lock, first.saturating_mul(PAGE), count.saturating_mul(PAGE));
+        let mut copied = 0;
         for page in first..first.saturating_add(count) {
-            self.frames.0.push(match frame_of(lock, source, page, shares) {
-                Ok(frame) => frame,
-                Err(CopyError::Absent(_)) => ABSENT,
+            match frame_of(lock, source, page, shares) {
+                Ok((frame, false)) => self.frames.0.push(frame),
+                // A frame with too many owners is copied, and so may be those behind it.
+                Ok((frame, true)) => {
+                    self.frames.0.push(frame);
+                    copied = cost::COPY;
+                    break;
+                }
+                Err(CopyError::Absent(_)) => self.frames.0.push(ABSENT),
                 Err(CopyError::Status(status)) => return Err(status),
-            });
+            }
         }
+        let pages = self.frames.0.len().saturating_sub(seen) as u32;
+        let spent = if shares { whole.saturating_add(each.saturating_mul(pages)) } else { cost::LOOK };
+        let spent = spent.saturating_add(copied);
         let taken = self.frames.0.get(self.done..).unwrap_or_default();
-        let whole = taken.iter().take_while(|frame| **frame != ABSENT).count();
-        self.done = self.done.saturating_add(whole);
-        Ok(())
+        let there = taken.iter().take_while(|frame| **frame != ABSENT).count();
+        self.done = self.done.saturating_add(there);
+        Ok(spent)
     }
 
     /// Whether all pages are there.
@@ -138,7 +161,7 @@ impl PartialCopy {
         let rest = self.frames.0.get_mut(self.done..).unwrap_or_default();
         for place in rest {
             if *place == ABSENT {
-                *place = frame_of(lock, source, page(self.done), shares)?;
+                *place = frame_of(lock, source, page(self.done), shares)?.0;
             }
             self.done = self.done.saturating_add(1);
         }
@@ -158,31 +181,34 @@ impl PartialCopy {
         let mut owned = Owned::single(frames);
         owned.shared = true;
         let content = Content::Anonymous(Mutex::new(owned));
-        MemoryObject::new(bytes, content, Some(self.charge), Some(self.object))
+        MemoryObject::new(bytes, content, self.frames.2.take(), Some(self.object))
     }
 }
 
-/// About how many instructions it takes to share a piece of an object with so many mappings, and each page of it.
-fn piece_cost(mappings: usize) -> (u32, u32) {
-    let mappings = u32::try_from(mappings).unwrap_or(u32::MAX);
-    let each = cost::PROTECT.saturating_mul(mappings).saturating_add(cost::SHARE);
-    (cost::MAPPING.saturating_mul(mappings), each)
+/// About how many instructions it takes to share a piece of an object with so many mappings that could write, and each page of it.
+fn piece_cost(writers: usize) -> (u32, u32) {
+    let writers = u32::try_from(writers).unwrap_or(u32::MAX);
+    (cost::MAPPING.saturating_mul(writers), cost::PROTECT.saturating_mul(writers).saturating_add(cost::SHARE))
 }
 
-/// How many pages are shared as one piece, from this one of an object with so many mappings on: not beyond a large page, whose mapping
-/// then stays whole, and fewer if there are more mappings that could write.
-fn piece(first: u64, mappings: usize) -> u64 {
-    let (whole, each) = piece_cost(mappings);
-    let fits = cost::SHARED_PIECE.saturating_sub(whole).checked_div(each).unwrap_or_default();
-    PIECE.saturating_sub(first % PIECE).min(fits.into()).max(1)
+/// How many pages are shared as one piece, from this one on: not beyond a large page, whose mapping then stays whole. A step that has done
+/// nothing else may share all of one; if the mappings alone take a step, fewer pages would not help.
+fn piece(first: u64, (whole, each): (u32, u32), budget: u32) -> u64 {
+    let most = if budget >= cost::ALONE { cost::SHARED_PIECE } else { budget };
+    let fits = match most.checked_sub(whole) {
+        Some(rest) => rest.checked_div(each).unwrap_or_default().into(),
+        None if whole > cost::SHARED_PIECE => PIECE,
+        None => 1,
+    };
+    PIECE.saturating_sub(first % PIECE).min(fits).max(1)
 }
 
 /// The frame that a copy has for a page: that of the source, where it `shares` them and this one can be, or one with the same
-/// content.
+/// content; and whether it is the latter.
 #[inline]
-fn frame_of(lock: &mut Exclusive, source: &MemoryObject, page: u64, shares: bool) -> Result<Frame, CopyError> {
+fn frame_of(lock: &mut Exclusive, source: &MemoryObject, page: u64, shares: bool) -> Result<(Frame, bool), CopyError> {
     let frame = source.resident_frame(page).ok_or(CopyError::Absent(page))?;
-    if shares && frames::share(frame) { Ok(frame) } else { own_frame(lock, source, page) }
+    if shares && frames::share(frame) { Ok((frame, false)) } else { Ok((own_frame(lock, source, page)?, true)) }
 }
 
 /// A frame with the content of a page.

@@ -468,7 +468,7 @@ fn copy_pages(
     Ok(())
 }
 
-/// Copies a frame that nothing writes into one that nothing else uses.
+/// Copies a frame into one that nothing else uses. Only a device may write the first one meanwhile.
 pub fn copy_frame(from: Frame, to: Frame) {
     // SAFETY: both are whole RAM frames in the direct map.
     unsafe { copy_bytes(from.pointer(), to.pointer(), PAGE as usize) };

@@ -180,7 +180,8 @@ interface MemoryObject {
   # the frames of this memory until one of the two writes: then the writer gets a frame of its own. Absent pages of
   # paged memory come from its pager, and the call is answered once they have come. A page that does not come is an
   # exception that names it. If this memory is written during the call, the copy has of each page what was there at some
-  # time of the call. Its content does not depend on the later fate of this memory. Needs the right to read.
+  # time of the call, or parts of that if a device may write it. Its content does not depend on the later fate of this
+  # memory. Needs the right to read.
 }
 
 interface Pager $import "annotations.capnp".kernelCalls {

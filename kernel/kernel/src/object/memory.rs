@@ -96,12 +96,6 @@ impl Mappings {
         self.writers.remove(id);
         self.readers.remove(id);
     }
-
-    /// The first with this number or one behind it.
-    fn next(&self, from: u64) -> Option<(u64, Option<Arc<Mapping>>)> {
-        let found = [self.writers.next(from), self.readers.next(from)];
-        found.into_iter().flatten().min_by_key(|(id, _)| *id)
-    }
 }
 
 /// Mappings by their numbers. Most objects have one.
@@ -132,7 +126,8 @@ impl Numbered {
 
     /// The first with this number or one behind it.
     fn next(&self, from: u64) -> Option<(u64, Option<Arc<Mapping>>)> {
-        let other = self.others.range(from..).next();
+        // Most objects have one or none.
+        let other = if self.others.is_empty() { None } else { self.others.range(from..).next() };
         let one = self.one.as_ref().filter(|(one, _)| *one >= from).map(|(one, mapping)| (one, mapping));
         let (id, mapping) = one.into_iter().chain(other).min_by_key(|(id, _)| **id)?;
         Some((*id, mapping.upgrade()))
@@ -562,17 +557,22 @@ impl MemoryObject {
         }
     }
 
-    /// Calls `visit` for each mapping.
+    /// Calls `visit` for each mapping, first for those that could write.
     pub fn for_each_mapping(&self, mut visit: impl FnMut(&Arc<Mapping>)) {
-        let mut from = 0;
+        let (mut from, mut among_writers) = (0, true);
         loop {
             // A mapping that ends meanwhile takes itself out of the list, which is not locked then.
-            let next = self.mappings.lock().next(from);
+            let next = {
+                let mappings = self.mappings.lock();
+                let writer = if among_writers { mappings.writers.next(from) } else { None };
+                if among_writers && writer.is_none() {
+                    (from, among_writers) = (0, false);
+                }
+                writer.or_else(|| mappings.readers.next(from))
+            };
             let Some((id, mapping)) = next else { return };
             from = id.saturating_add(1);
-            if let Some(mapping) = mapping {
-                visit(&mapping);
-            }
+            mapping.iter().for_each(&mut visit);
         }
     }
 }

@@ -250,7 +250,9 @@ fn pieces_are_bounded(rich: &Arc<Process>) {
     // A frame has 256 owners at most.
     let copies: Vec<_> = (0..255).map(|_| copied(&memory, &rich.account, 0, 40).unwrap()).collect();
     let mut copy = PartialCopy::new(&memory, &rich.account, 0, 40).unwrap();
-    measure("copying 40 pages that have 256 owners", || copy.go_on(&mut alone(), &memory, &mut Budget::of(27_000)).unwrap());
+    measure("copying 40 pages that have 256 owners", || {
+        copy.go_on(&mut alone(), &memory, &mut Budget::of(27_000)).unwrap()
+    });
     drop((copy, copies));
     settle();
 }

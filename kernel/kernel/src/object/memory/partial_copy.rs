@@ -123,7 +123,7 @@ impl PartialCopy {
         let count = if shares { left.min(piece(first, (whole, each), budget)) } else { 1 };
         // Before any frame has two owners, also if the rest of the piece fails.
         source.share(lock, first.saturating_mul(PAGE), count.saturating_mul(PAGE));
-        let mut copied = 0;
+        let (mut copied, mut absent) = (0, None);
         for page in first..first.saturating_add(count) {
             match frame_of(lock, source, page, shares) {
                 Ok((frame, false)) => self.frames.0.push(frame),
@@ -133,16 +133,19 @@ impl PartialCopy {
                     copied = cost::COPY;
                     break;
                 }
-                Err(CopyError::Absent(_)) => self.frames.0.push(ABSENT),
+                Err(CopyError::Absent(_)) => {
+                    absent = absent.or(Some(self.frames.0.len()));
+                    self.frames.0.push(ABSENT);
+                }
                 Err(CopyError::Status(status)) => return Err(status),
             }
         }
         let pages = self.frames.0.len().saturating_sub(seen) as u32;
         let spent = if shares { whole.saturating_add(each.saturating_mul(pages)) } else { cost::LOOK };
         let spent = spent.saturating_add(copied);
-        let taken = self.frames.0.get(self.done..).unwrap_or_default();
-        let there = taken.iter().take_while(|frame| **frame != ABSENT).count();
-        self.done = self.done.saturating_add(there);
+        if self.done == seen {
+            self.done = absent.unwrap_or(self.frames.0.len());
+        }
         Ok(spent)
     }
 

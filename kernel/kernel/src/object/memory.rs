@@ -547,29 +547,22 @@ impl MemoryObject {
     }
 
     /// Calls `visit` for each mapping that could write.
-    fn for_each_writer(&self, mut visit: impl FnMut(&Arc<Mapping>)) {
-        let mut from = 0;
-        loop {
-            let next = self.mappings.lock().writers.next(from);
-            let Some((id, mapping)) = next else { return };
-            from = id.saturating_add(1);
-            mapping.iter().for_each(&mut visit);
-        }
+    fn for_each_writer(&self, visit: impl FnMut(&Arc<Mapping>)) {
+        self.for_each_of(|mappings| &mappings.writers, visit);
     }
 
     /// Calls `visit` for each mapping, first for those that could write.
     pub fn for_each_mapping(&self, mut visit: impl FnMut(&Arc<Mapping>)) {
-        let (mut from, mut among_writers) = (0, true);
+        self.for_each_of(|mappings| &mappings.writers, &mut visit);
+        self.for_each_of(|mappings| &mappings.readers, &mut visit);
+    }
+
+    #[inline]
+    fn for_each_of(&self, of: impl Fn(&Mappings) -> &Numbered, mut visit: impl FnMut(&Arc<Mapping>)) {
+        let mut from = 0;
         loop {
             // A mapping that ends meanwhile takes itself out of the list, which is not locked then.
-            let next = {
-                let mappings = self.mappings.lock();
-                let writer = if among_writers { mappings.writers.next(from) } else { None };
-                if among_writers && writer.is_none() {
-                    (from, among_writers) = (0, false);
-                }
-                writer.or_else(|| mappings.readers.next(from))
-            };
+            let next = of(&self.mappings.lock()).next(from);
             let Some((id, mapping)) = next else { return };
             from = id.saturating_add(1);
             mapping.iter().for_each(&mut visit);

@@ -53,7 +53,7 @@ pub(super) fn copied(
 ) -> Result<Arc<MemoryObject>, CopyError> {
     let mut copy = PartialCopy::new(source, account, first, count)?;
     while !copy.go_on(&mut alone(), source, &mut Budget::new())? {}
-    copy.advance(&mut alone(), source)?;
+    while !copy.advance(&mut alone(), source, &mut Budget::new())? {}
     Ok(copy.finish())
 }
 

@@ -95,22 +95,11 @@ impl PartialCopy {
             budget.spend(spent);
         }
         // Some that were not in may have come since.
-        while let Some(place) = self.frames.0.get(self.done) {
-            if !budget.allows() {
-                return Ok(false);
-            }
-            budget.spend(cost::LOOK);
-            if *place == ABSENT {
-                match frame_of(lock, source, self.first.saturating_add(self.done as u64), source.can_share()) {
-                    Ok((frame, _)) => self.frames.0.get_mut(self.done).into_iter().for_each(|place| *place = frame),
-                    Err(CopyError::Absent(_)) => break,
-                    Err(CopyError::Status(status)) => return Err(status),
-                }
-                budget.spend(cost::COPY);
-            }
-            self.done = self.done.saturating_add(1);
+        match self.advance(lock, source, budget) {
+            Err(CopyError::Absent(_)) => Ok(true),
+            Err(CopyError::Status(status)) => Err(status),
+            Ok(done) => Ok(done),
         }
-        Ok(true)
     }
 
     /// Takes some pages. From then on nothing writes those that both have. About how many instructions it took of those that are left.
@@ -154,21 +143,30 @@ impl PartialCopy {
         self.done == self.count
     }
 
-    /// Copies the pages that have come in.
+    /// Takes the pages that have come in, as far as the budget allows. Whether all are there.
     ///
     /// # Errors
-    /// The first page that is not in, and how many from it on are wanted still; no memory.
-    pub fn advance(&mut self, lock: &mut Exclusive, source: &MemoryObject) -> Result<(), CopyError> {
-        let page = |done: usize| self.first.saturating_add(done as u64);
-        let shares = source.can_share();
-        let rest = self.frames.0.get_mut(self.done..).unwrap_or_default();
-        for place in rest {
+    /// The first page that is not in; no memory.
+    pub fn advance(
+        &mut self,
+        lock: &mut Exclusive,
+        source: &MemoryObject,
+        budget: &mut Budget,
+    ) -> Result<bool, CopyError> {
+        while let Some(place) = self.frames.0.get(self.done) {
+            if !budget.allows() {
+                return Ok(false);
+            }
+            budget.spend(cost::LOOK);
             if *place == ABSENT {
-                *place = frame_of(lock, source, page(self.done), shares)?.0;
+                let page = self.first.saturating_add(self.done as u64);
+                let (frame, _) = frame_of(lock, source, page, source.can_share())?;
+                self.frames.0.get_mut(self.done).into_iter().for_each(|place| *place = frame);
+                budget.spend(cost::COPY);
             }
             self.done = self.done.saturating_add(1);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// How many pages in a row are not there yet.
@@ -188,7 +186,7 @@ impl PartialCopy {
     }
 }
 
-/// About how many instructions it takes to share a piece of an object with so many mappings that could write, and each page of it.
+/// About how many instructions it takes to share a piece of an object with this number of mappings that could write, and each page of it.
 fn piece_cost(writers: usize) -> (u32, u32) {
     let writers = u32::try_from(writers).unwrap_or(u32::MAX);
     (cost::MAPPING.saturating_mul(writers), cost::PROTECT.saturating_mul(writers).saturating_add(cost::SHARE))
@@ -275,13 +273,17 @@ pub fn go_on(lock: &mut Exclusive, operation: &OperationRef) {
     loop {
         let taken = copying.copy.lock().take();
         let Some(mut copy) = taken else { return };
-        let (page, status) = match copy.advance(lock, &copying.source) {
-            Ok(()) if cache::is_reserve_whole(lock) => {
+        let (page, status) = match copy.advance(lock, &copying.source, &mut Budget::new()) {
+            Ok(false) => {
+                *copying.copy.lock() = Some(copy);
+                continue;
+            }
+            Ok(true) if cache::is_reserve_whole(lock) => {
                 let memory = copy.finish();
                 return answer(lock, operation, memory);
             }
             // The answer may make the heap larger.
-            Ok(()) => (copy.first, Status::OutOfMemory),
+            Ok(true) => (copy.first, Status::OutOfMemory),
             Err(CopyError::Absent(page)) => {
                 let most = copy.wanted();
                 *copying.copy.lock() = Some(copy);

@@ -9,47 +9,40 @@ import json
 from .stage import Over, said, steps, under
 
 
-def _found_then(name, /, **more):
-    """Looks for a file by its name, and calls a tool for the first that is found; `more` are slots, or `True`."""
+def _first_of(tool, slot, argument, members, name):
+    """A tool that looks for something, and the path of the first file that it finds."""
+
+    def look(stage, values):
+        listed = stage.shown(tool, {argument: values[slot], "path": "."}, some=True)
+        return json.loads(listed)[members][0][name]
+
+    return tool, look
+
+
+_FOUND = _first_of("find_files", "part", "name", "entries", "name")
+_SEARCHED = _first_of("search_files", "phrase", "text", "matches", "path")
+
+
+def _then(first, name, /, **more):
+    """Looks for a file, and calls a tool for the first that there is; `more` are slots, or `True`."""
+    tool, look = first
 
     def play(stage, values):
-        listed = stage.shown("find_files", {"name": values["part"], "path": "."}, some=True)
-        found = json.loads(listed)["entries"][0]["name"]
+        found = look(stage, values)
         return stage.call(name, path=found, **{key: slot if slot is True else values[slot] for key, slot in more.items()})
 
-    return ["find_files", name], play
+    return [tool, name], play
 
 
-def _found_into(name):
-    """Looks for a file by its name, and takes the first that is found into a folder."""
+def _into(first, name):
+    """Looks for a file, and takes the first that there is into a folder."""
+    tool, look = first
 
     def play(stage, values):
-        listed = stage.shown("find_files", {"name": values["part"], "path": "."}, some=True)
-        found = json.loads(listed)["entries"][0]["name"]
+        found = look(stage, values)
         return stage.call(name, **{"from": found, "to": under(values["folder"], found.rsplit("/", 1)[-1])})
 
-    return ["find_files", name], play
-
-
-def _searched_then(name):
-    """Looks for a text, and calls a tool for the first file that has it."""
-
-    def play(stage, values):
-        listed = stage.shown("search_files", {"text": values["phrase"], "path": "."}, some=True)
-        return stage.call(name, path=json.loads(listed)["matches"][0]["path"])
-
-    return ["search_files", name], play
-
-
-def _searched_into(name):
-    """Looks for a text, and takes the first file that has it into a folder."""
-
-    def play(stage, values):
-        listed = stage.shown("search_files", {"text": values["phrase"], "path": "."}, some=True)
-        found = json.loads(listed)["matches"][0]["path"]
-        return stage.call(name, **{"from": found, "to": under(values["folder"], found.rsplit("/", 1)[-1])})
-
-    return ["search_files", name], play
+    return [tool, name], play
 
 
 def _into_new_folder(name):
@@ -242,11 +235,11 @@ SCENES = {
     "log_restart": steps(("read_log", {"service": "{service}"}), ("restart_service", {"name": "{service}"})),
     "stop_status": steps(("stop_service", {"name": "{service}"}), ("service_status", {"name": "{service}"})),
     "run_log": steps(("run_program", {"program": "{program}"}), ("read_log", {})),
-    "find_read": _found_then("read_file"),
-    "find_delete": _found_then("delete_file"),
-    "find_info": _found_then("file_info"),
-    "search_read": _searched_then("read_file"),
-    "search_delete": _searched_then("delete_file"),
+    "find_read": _then(_FOUND, "read_file"),
+    "find_delete": _then(_FOUND, "delete_file"),
+    "find_info": _then(_FOUND, "file_info"),
+    "search_read": _then(_SEARCHED, "read_file"),
+    "search_delete": _then(_SEARCHED, "delete_file"),
     "move_two": _sides(
         "move_file", {"from": "{file1}", "to": "{folder}/{file1}"}, {"from": "{file2}", "to": "{folder}/{file2}"}
     ),
@@ -280,8 +273,8 @@ SCENES = {
     "info_read": steps(("file_info", {"path": "{path}"}), ("read_file", {"path": "{path}"})),
     "make_list": steps(("make_directory", {"path": "{folder}"}), ("list_directory", {"path": "."})),
     "list_run": steps(("list_programs", {}), ("run_program", {"program": "{program}"})),
-    "find_copy": _found_into("copy_file"),
-    "find_move": _found_into("move_file"),
+    "find_copy": _into(_FOUND, "copy_file"),
+    "find_move": _into(_FOUND, "move_file"),
     "delete_first": (["list_directory", "delete_file"], _delete_first),
     "run_two": _sides("run_program", {"program": "{program1}"}, {"program": "{program2}"}),
     "log_two": _sides("read_log", {"service": "{service1}"}, {"service": "{service2}"}),
@@ -324,9 +317,9 @@ SCENES = {
     "time_log": steps(("system_status", {}), ("read_log", {"lastSeconds": "{duration}"})),
     "stop_power": steps(("stop_service", {"name": "{service}"}), ("power_off", {})),
     "write_power": steps(("write_file", {"path": "{path}", "text": "{text}"}), ("power_off", {})),
-    "find_append": _found_then("write_file", text="text", append=True),
-    "search_copy": _searched_into("copy_file"),
-    "search_move": _searched_into("move_file"),
+    "find_append": _then(_FOUND, "write_file", text="text", append=True),
+    "search_copy": _into(_SEARCHED, "copy_file"),
+    "search_move": _into(_SEARCHED, "move_file"),
     "find_list": steps(
         ("find_files", {"name": "{part}", "path": "."}), ("list_directory", {"path": "{folder}"})
     ),

@@ -33,5 +33,5 @@ pub use capos_call_form::{CALL_ID, CallForm};
 pub use error::ChatError;
 pub use format::ChatFormat;
 pub use message::{Call, Conversation, Message, Role, Tool};
-pub use prompt::Prompt;
+pub use prompt::{Prompt, SaidText};
 pub use template::Template;

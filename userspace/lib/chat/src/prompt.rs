@@ -6,10 +6,26 @@ use capos_tokenizer::{Marks, Piece, Tokenizer};
 use crate::guard::Guard;
 use crate::lines::{RESULT, USER};
 
+/// A text of a conversation that strings in calls repeat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaidText {
+    /// The text.
+    pub text: String,
+    /// Whether a tool returned it. Others are a person's, or have the same role.
+    pub is_result: bool,
+}
+
 /// What a model is to read, with what people, tools and documents wrote masked in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
     masked: String,
+}
+
+impl From<&str> for SaidText {
+    /// What a person says.
+    fn from(text: &str) -> Self {
+        Self { text: text.into(), is_result: false }
+    }
 }
 
 impl Prompt {
@@ -39,15 +55,16 @@ impl Prompt {
     }
 
     /// What people and tools say in a prompt of the built-in model, as far as the model is shown it.
-    pub fn said(&self, tokenizer: &Tokenizer) -> Vec<String> {
-        let marks = [USER, RESULT].map(|mark| tokenizer.vocabulary().find(mark));
+    pub fn said(&self, tokenizer: &Tokenizer) -> Vec<SaidText> {
+        let [user, result] = [USER, RESULT].map(|mark| tokenizer.vocabulary().find(mark));
         let pieces = self.pieces(tokenizer);
         let pairs = pieces.iter().zip(pieces.iter().skip(1));
         let said = pairs.filter_map(|(mark, text)| {
-            let is_said = mark.as_ref().is_ok_and(|mark| marks.contains(&Some(*mark)));
-            text.as_ref().err().filter(|_| is_said)
+            let (mark, text) = (mark.as_ref().ok().copied()?, text.as_ref().err()?);
+            let is_result = Some(mark) == result;
+            (is_result || Some(mark) == user).then(|| SaidText { text: text.clone(), is_result })
         });
-        said.cloned().collect()
+        said.collect()
     }
 
     /// The marks, and the texts between them as they are meant.

@@ -21,7 +21,7 @@ use crate::numbers::Numbers;
 use crate::said::Said;
 use capos_chat::lines::Line;
 use capos_chat::unmarked;
-use capos_chat::{CALL_ID, CallForm, ChatError, Tool};
+use capos_chat::{CALL_ID, CallForm, ChatError, SaidText, Tool};
 
 /// How much more a grammar may cost than the library has it: if calls may lack a mark, each tool's schema is in it
 /// twice.
@@ -52,8 +52,9 @@ pub struct Rules<'a> {
     /// Texts that strings in calls have to repeat, for [`CallForm::Lines`]. Each string is found there from the
     /// beginning of a word to the end of one, or is two such with a slash between. Or it is empty, a dot or one of an
     /// enumeration's values. Whole numbers are said there as well, and a parameter whose name ends in "seconds" takes
-    /// the times.
-    pub said: Option<&'a [String]>,
+    /// the times. Names are one word, unless they are in quotes or follow "called". If the latest text that is no result names
+    /// files by their paths, a file in a call is one of these.
+    pub said: Option<&'a [SaidText]>,
     /// Words that alone are the name of nothing, in small letters.
     pub function_words: &'a [String],
     /// What is added to the logit of a call as the beginning of the answer, for [`CallForm::Lines`].
@@ -108,7 +109,10 @@ impl Grammars {
             let tokens = self.lines.as_ref().ok_or_else(|| wrong(why))?;
             let schema = self.answer(tokenizer, Rules { schema, ..Rules::default() })?;
             let lines: Vec<Line> = tools.iter().map(Line::of).collect();
-            let said = said.map(|texts| (Said::new(texts, function_words, tokenizer), Numbers::said(texts)));
+            let said = said.map(|texts| {
+                let numbers = Numbers::said(texts.iter().map(|said| said.text.as_str()));
+                (Said::new(texts, function_words, tokenizer), numbers)
+            });
             let grammar = LineGrammar::new(tokens, tokenizer, &lines, (said, schema), call_again);
             return Ok(Some(Grammar { held: Held::Lines(Box::new(grammar)), loose: Vec::new() }));
         }

@@ -10,6 +10,8 @@ mod grammar;
 mod held_tool;
 mod line_grammar;
 mod numbers;
+mod paths;
+mod repetition;
 mod said;
 
 pub use grammar::{Allowed, Grammar, Grammars, Loose, Rules};

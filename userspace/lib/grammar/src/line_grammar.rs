@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use crate::grammar::{Grammar, wrong};
 use crate::numbers::Numbers;
-use crate::said::{Limits, Repetition, Said, Taken};
+use crate::repetition::{Limits, OfFiles, Repetition, Taken};
+use crate::said::Said;
 use capos_chat::ChatError;
 use capos_chat::lines::{AS, FORBIDDEN, INVOKE, Kind, Line, NONE, SAY};
 
@@ -33,6 +34,10 @@ const NAMES: [&str; 3] = [PATH, "service", "program"];
 /// Another one, of a tool whose name has [`OF_SERVICES`]. Elsewhere it can be the name of a person, or a pattern.
 const NAME: &str = "name";
 const OF_SERVICES: &str = "service";
+/// What the names of tools have whose path is that of one file.
+const OF_FILE: &str = "file";
+/// The parameter of a tool that [`TAKES`] which is a file that exists.
+const FROM: &str = "from";
 
 /// Tokens of a vocabulary that these answers are made of.
 pub struct LineTokens {
@@ -415,7 +420,7 @@ impl LineGrammar {
 
     /// Notes a string of the call that is being made.
     fn take(&mut self, place: Next, string: &[u32]) {
-        let line = self.lines.get(self.line).filter(|line| line.apart);
+        let line = self.lines.get(self.line).filter(|line| line.apart || place.in_list);
         let member = line.and_then(|line| line.parameters.get(place.member));
         if let Some(said) = self.said.as_ref().filter(|_| line.is_some()) {
             self.taken.push(said, string, member.is_some_and(|member| member.distinct));
@@ -548,15 +553,26 @@ impl LineProgram {
         let verb = line.name.split('_').next().unwrap_or_default();
         let takes = TAKES.contains(&verb);
         let has_path = line.parameters.iter().any(|parameter| parameter.name == PATH);
+        let of_file = line.name.split('_').any(|part| part == OF_FILE);
+        let is_name = |parameter: &str| {
+            NAMES.contains(&parameter)
+                || takes && DISTINCT.contains(&parameter)
+                || parameter == NAME && line.name.contains(OF_SERVICES)
+        };
+        let is_file = |parameter: &str| match parameter {
+            PATH if of_file => OfFiles::Any,
+            FROM if takes => OfFiles::Source,
+            _ => OfFiles::None,
+        };
         let parameters = line.parameters.iter().map(|parameter| Member {
             key: [encode(&Value::from(parameter.name.as_str()).to_string()), encode(":")].concat(),
             values: Values::new(&parameter.kind, encode),
             required: parameter.required,
             distinct: takes && DISTINCT.contains(&parameter.name.as_str()),
             limits: Limits {
-                is_name: NAMES.contains(&parameter.name.as_str())
-                    || takes && DISTINCT.contains(&parameter.name.as_str())
-                    || parameter.name == NAME && line.name.contains(OF_SERVICES),
+                is_name: is_name(&parameter.name),
+                is_word: is_name(&parameter.name) || matches!(parameter.kind, Kind::List(_)),
+                is_file: is_file(&parameter.name),
                 is_below: parameter.name == PATH && NOT_OF_ALL.contains(&verb),
             },
             numbers: numbers.filter(|_| is_whole(&parameter.kind)).and_then(|all| all.of(&parameter.name).cloned()),

@@ -116,9 +116,9 @@ pub struct Numbers {
 
 impl Numbers {
     /// Those of these texts.
-    pub fn said(texts: &[String]) -> Self {
+    pub fn said<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
         let mut numbers = Self::default();
-        texts.iter().for_each(|text| numbers.read(&words(text)));
+        texts.into_iter().for_each(|text| numbers.read(&words(text)));
         numbers
     }
 
@@ -418,7 +418,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str, parameter: &str) -> Vec<String> {
-        let numbers = Numbers::said(&[text.into()]);
+        let numbers = Numbers::said([text]);
         numbers.of(parameter).unwrap().iter().cloned().collect()
     }
 
@@ -498,7 +498,7 @@ mod tests {
 
     #[test]
     fn units_are_those_of_the_name() {
-        let numbers = Numbers::said(&["2 items in 3 hours".into()]);
+        let numbers = Numbers::said(["2 items in 3 hours"]);
         for name in ["timeoutMs", "wait_ms", "pauseMilliseconds", "minutes", "hours", "keepDays"] {
             assert!(numbers.of(name).is_none(), "{name}");
         }

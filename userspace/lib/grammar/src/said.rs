@@ -2,9 +2,11 @@
 //! word or a name.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
+use capos_chat::SaidText;
 use capos_tokenizer::{Marks, Tokenizer};
+
+use crate::paths::{File, files, is_folder};
 
 /// Longest text, in bytes, whose words are also found with a hyphen for the space between them: requests are short.
 const HYPHENATED: usize = 400;
@@ -12,15 +14,17 @@ const HYPHENATED: usize = 400;
 const CONNECTORS: [&str; 5] = ["-", ".", "_", "(", SLASH];
 const SLASH: &str = "/";
 /// What the next word is the name of, whatever word it is.
-const CALLED: [&str; 2] = ["called", "named"];
+pub(crate) const CALLED: [&str; 2] = ["called", "named"];
 /// Characters that people type for an apostrophe, and what stands behind it in a word.
 const APOSTROPHES: [&str; 6] = ["'", "\u{2019}", "\u{2018}", "\u{b4}", "\u{2bc}", "`"];
 const ENDINGS: [&str; 7] = ["s", "t", "m", "d", "re", "ve", "ll"];
 /// Marks around names and texts, as JSON strings write them.
-const QUOTES: [&str; 12] =
+pub(crate) const QUOTES: [&str; 12] =
     ["\\\"", "'", "`", "\u{201c}", "\u{201e}", "\u{2018}", "\u{2019}", "\u{ab}", "(", "[", "<", "*"];
 /// Marks that make a name of nothing. Others can be one: `/`.
 const MARKS: [char; 12] = ['.', ',', ';', ':', '!', '?', '"', '\\', '-', '(', ')', '='];
+/// Marks of a sentence, with which no name ends.
+const STOPS: [&str; 6] = [".", ",", ";", ":", "!", "?"];
 /// What follows the name of a thing that goes somewhere: "copy a to b".
 const TO: [&str; 8] = ["to", "into", "in", "from", "as", "over", "and", "or"];
 
@@ -30,14 +34,16 @@ pub struct Said {
     /// What begins at each border: a word, or a character that is none, or both if a space comes before a word.
     runs: Vec<Run>,
     /// The text that joins two strings.
-    slash: Option<u32>,
+    pub(crate) slash: Option<u32>,
     /// The folder that one is in.
-    dot: Option<u32>,
+    pub(crate) dot: Option<u32>,
+    /// The files that the request names by their paths, by borders. Empty if results name files after it.
+    pub(crate) files: Vec<File>,
 }
 
 /// The tokens from one border to another. Without tokens it separates texts.
 #[derive(Clone, Debug, Default)]
-struct Run {
+pub(crate) struct Run {
     tokens: Vec<u32>,
     /// The border where they end.
     end: usize,
@@ -58,43 +64,87 @@ struct Run {
     has_name: bool,
     /// Whether it or what follows up to the next gap has one.
     leads_to_name: bool,
+    /// The same up to the next space.
+    leads_in_word: bool,
+    /// Whether a name that begins here may have spaces: in quotes, or after "called".
+    may_have_spaces: bool,
+    /// Whether a folder may begin here that the rest of a path is joined to.
+    is_folder: bool,
+    /// Whether it is a mark that ends a sentence or a part of it.
+    is_stop: bool,
+}
+
+/// A text, as it is pushed.
+struct Pushed<'p> {
+    /// A gap ends the run of each.
+    pieces: &'p [Option<String>],
+    /// The border where it is first.
+    origin: usize,
+    is_result: bool,
+    /// Whether it is the latest that a person said.
+    is_request: bool,
+    function_words: &'p [String],
 }
 
 /// A position in the texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    border: usize,
+pub(crate) struct Place {
+    /// The border where this part of the string began.
+    pub(crate) start: usize,
+    pub(crate) border: usize,
     /// How many tokens of the run at the border were taken.
-    taken: usize,
+    pub(crate) taken: usize,
     /// Whether the string so far has more than function words.
-    is_name: bool,
+    pub(crate) is_name: bool,
     /// Whether another string has these words. Then it takes the folder that they begin with, and no more.
-    is_folder: bool,
+    pub(crate) is_folder: bool,
+}
+
+impl Place {
+    /// The beginning of a part.
+    pub(crate) fn at(border: usize) -> Self {
+        Self { start: border, border, taken: 0, is_name: false, is_folder: false }
+    }
 }
 
 impl Said {
     /// These texts, literally and, if they are JSON, as the values of its strings. The function words are in small letters.
-    pub fn new(texts: &[String], function_words: &[String], tokenizer: &Tokenizer) -> Self {
+    pub fn new(texts: &[SaidText], function_words: &[String], tokenizer: &Tokenizer) -> Self {
         let single = |text: &str| match tokenizer.encode(text, Marks::Foreign)[..] {
             [id] => Some(id),
             _ => None,
         };
         let mut said = Self { slash: single(SLASH), dot: single("."), ..Self::default() };
-        for text in texts {
-            let (pieces, origin) = (literal(text), said.runs.len());
-            said.push(&pieces, origin, function_words, tokenizer);
+        let request = texts.iter().rposition(|text| !text.is_result);
+        for (at, SaidText { text, is_result }) in texts.iter().enumerate() {
+            let (pieces, origin, is_result) = (literal(text), said.runs.len(), *is_result);
+            let is_request = Some(at) == request;
+            if is_request {
+                let moved = |file: File| File {
+                    start: origin.saturating_add(file.start),
+                    end: origin.saturating_add(file.end),
+                    ..file
+                };
+                said.files = files(&pieces).into_iter().map(moved).collect();
+            } else if is_result && text.starts_with(['{', '[']) {
+                said.files.clear();
+            }
+            let pushed = Pushed { pieces: &pieces, origin, is_result, is_request, function_words };
+            said.push(&pushed, tokenizer);
             if text.len() <= HYPHENATED && text.contains(' ') {
-                said.push(&hyphenated(&pieces), origin, function_words, tokenizer);
+                said.push(&Pushed { pieces: &hyphenated(&pieces), ..pushed }, tokenizer);
             }
             if text.contains('\\') {
-                said.push(&written(text), said.runs.len(), function_words, tokenizer);
+                let origin = said.runs.len();
+                said.push(&Pushed { pieces: &written(text), origin, ..pushed }, tokenizer);
             }
         }
         said
     }
 
-    /// Adds a text in its pieces; a gap ends the run of each. `origin` is the border where it is first.
-    fn push(&mut self, pieces: &[Option<String>], origin: usize, function_words: &[String], tokenizer: &Tokenizer) {
+    /// Adds a text.
+    fn push(&mut self, pushed: &Pushed<'_>, tokenizer: &Tokenizer) {
+        let Pushed { pieces, origin, is_result, is_request, function_words } = *pushed;
         let begin = self.runs.len();
         for (at, piece) in pieces.iter().chain([&None]).enumerate() {
             let following = pieces.get(at.saturating_add(1)).and_then(Option::as_deref);
@@ -125,6 +175,11 @@ impl Said {
                 Some(first) => (first.is_function_word, first.has_name && (!is_hyphen || function_words.is_empty())),
                 None => (is_function(at), is_name(at.saturating_add(borders).saturating_sub(1))),
             };
+            // Strings of JSON are in quotes, or between gaps.
+            let may_have_spaces = match before {
+                None => is_result && at > 0,
+                Some(before) => QUOTES.contains(&before) || is_called(pieces, at),
+            };
             self.runs.push(Run {
                 tokens,
                 end,
@@ -137,46 +192,73 @@ impl Said {
                 is_function_word,
                 has_name,
                 leads_to_name: false,
+                leads_in_word: false,
+                may_have_spaces,
+                is_folder: self
+                    .runs
+                    .get(origin)
+                    .map_or_else(|| !is_request || is_folder(pieces, at), |first| first.is_folder),
+                is_stop: piece.as_deref().is_some_and(|piece| STOPS.contains(&piece))
+                    && following.is_none_or(|next| next == " "),
             });
         }
         for border in (begin..self.runs.len()).rev() {
-            let follows = |run: &Run| self.runs.get(run.end).is_some_and(|next| next.leads_to_name);
-            let leads =
-                self.runs.get(border).is_some_and(|run| !run.tokens.is_empty() && (run.has_name || follows(run)));
+            let Some(run) = self.runs.get(border).filter(|run| !run.tokens.is_empty()) else { continue };
+            let next = self.runs.get(run.end);
+            let leads = run.has_name || next.is_some_and(|next| next.leads_to_name);
+            let in_word =
+                run.has_name || next.is_some_and(|next| next.leads_in_word && !next.is_space && !next.is_stop);
             if let Some(run) = self.runs.get_mut(border) {
-                run.leads_to_name = leads;
+                (run.leads_to_name, run.leads_in_word) = (leads, in_word);
             }
         }
     }
 
     /// Where a repeatable string begins: not within a name, as `txt` in `todo.txt`, nor at a space. Nor does one with hyphens
     /// for spaces begin with a function word: "a service" is no `a-service`.
-    fn starts(&self) -> impl Iterator<Item = Place> {
+    pub(crate) fn starts(&self) -> impl Iterator<Item = Place> {
         let runs = self.runs.iter().enumerate();
         let begins = |(border, run): &(usize, &Run)| {
             let is_within = run.in_name || run.is_space || run.is_hyphen;
             let is_joined = run.is_function_word && run.origin != *border;
             !run.tokens.is_empty() && !is_within && !is_joined
         };
-        runs.filter(begins).map(|(border, _)| Place { border, taken: 0, is_name: false, is_folder: false })
+        runs.filter(begins).map(|(border, _)| Place::at(border))
     }
 
     /// Whether one ends at a place: not within a name, as `client` in `client-port`.
-    fn ends(&self, place: Place) -> bool {
+    pub(crate) fn ends(&self, place: Place) -> bool {
         place.taken == 0 && self.runs.get(place.border).is_none_or(|run| !run.in_name && !run.after_hyphen)
     }
 
-    /// Whether a name that is here is one already, or becomes one.
-    fn leads_to_name(&self, place: Place) -> bool {
-        place.is_name || self.runs.get(place.border).is_some_and(|run| run.leads_to_name)
+    /// Whether a name that is here is one already, or becomes one; within a word, if it is one.
+    pub(crate) fn leads_to_name(&self, place: Place, is_word: bool) -> bool {
+        let leads = |run: &Run| if is_word { run.leads_in_word } else { run.leads_to_name };
+        place.is_name || self.runs.get(place.border).is_some_and(leads)
     }
 
-    fn token(&self, place: Place) -> Option<u32> {
+    /// Whether a folder may begin at a border that the rest of a path is joined to.
+    pub(crate) fn is_folder(&self, border: usize) -> bool {
+        self.runs.get(border).is_some_and(|run| run.is_folder)
+    }
+
+    /// Whether a name that begins at a border may have spaces.
+    pub(crate) fn may_have_spaces(&self, border: usize) -> bool {
+        self.runs.get(border).is_some_and(|run| run.may_have_spaces)
+    }
+
+    /// Whether a string is at the end of a word, and behind that are others.
+    pub(crate) fn is_behind_word(&self, place: Place) -> bool {
+        let inside = self.runs.get(place.border).filter(|_| place.taken == 0 && place.start != place.border);
+        inside.is_some_and(|run| run.is_space || run.is_stop)
+    }
+
+    pub(crate) fn token(&self, place: Place) -> Option<u32> {
         self.runs.get(place.border)?.tokens.get(place.taken).copied()
     }
 
     /// The places after a token, from those before it.
-    fn step(&self, places: impl Iterator<Item = Place>, token: u32) -> BTreeSet<Place> {
+    pub(crate) fn step(&self, places: impl Iterator<Item = Place>, token: u32) -> BTreeSet<Place> {
         places.filter_map(|place| self.after(place, token)).collect()
     }
 
@@ -189,18 +271,18 @@ impl Said {
     }
 
     /// Whether a text says these tokens from a place on, and then no more of a name or a path.
-    fn says(&self, start: Place, tokens: &[u32]) -> bool {
+    pub(crate) fn says(&self, start: Place, tokens: &[u32]) -> bool {
         let end = tokens.iter().try_fold(start, |place, token| self.after(place, *token));
         end.is_some_and(|end| end.taken == 0 && self.runs.get(end.border).is_none_or(|run| !run.connects))
     }
 
     /// Whether a slash of a path is here.
-    fn is_at_slash(&self, border: usize) -> bool {
+    pub(crate) fn is_at_slash(&self, border: usize) -> bool {
         self.runs.get(border).is_some_and(|run| run.connects && run.tokens.first() == self.slash.as_ref())
     }
 
     /// Whether a folder is here: up to a slash of a path that follows, or to that of a folder within it.
-    fn is_in_folder(&self, place: Place) -> bool {
+    pub(crate) fn is_in_folder(&self, place: Place) -> bool {
         let connects = |border: usize| self.runs.get(border).is_some_and(|run| run.connects);
         // Between two connectors of a path there is one word.
         let first = place.border.saturating_add(if connects(place.border) { 2 } else { 1 });
@@ -209,45 +291,19 @@ impl Said {
     }
 
     /// Where these tokens are said, as origins.
-    fn origins(&self, tokens: &[u32]) -> BTreeSet<usize> {
+    pub(crate) fn origins(&self, tokens: &[u32]) -> BTreeSet<usize> {
         let starts = self.starts().filter(|start| self.says(*start, tokens));
         starts.filter_map(|start| Some(self.runs.get(start.border)?.origin)).collect()
     }
 
     /// Whether what begins at a place begins at one of these origins, or crosses one.
-    fn enters(&self, Place { border, taken, .. }: Place, origins: &BTreeSet<usize>) -> bool {
+    pub(crate) fn enters(&self, Place { border, taken, .. }: Place, origins: &BTreeSet<usize>) -> bool {
         let run = self.runs.get(border).filter(|_| taken == 0);
         run.is_some_and(|run| {
             // A hyphen for a space has to be followed by its word.
             let borders = if run.is_hyphen { 2 } else { run.end.saturating_sub(border) };
             origins.range(run.origin..run.origin.saturating_add(borders)).next().is_some()
         })
-    }
-}
-
-/// The strings that a call has so far, which keep its next ones from being taken from the same words.
-#[derive(Clone, Debug, Default)]
-pub struct Taken {
-    /// Where no string may begin, and none may go on.
-    origins: BTreeSet<usize>,
-    /// What no later string may be.
-    others: Vec<Vec<u32>>,
-}
-
-impl Taken {
-    /// A string of the call. What was said once is said for it; if it is `distinct`, no later string may be the same, however
-    /// often that was said.
-    pub fn push(&mut self, said: &Said, tokens: &[u32], distinct: bool) {
-        if distinct {
-            self.others.push(tokens.to_vec());
-        }
-        if tokens.is_empty() || said.dot.is_some_and(|dot| tokens == [dot]) {
-            return;
-        }
-        let origins = said.origins(tokens);
-        if origins.len() == 1 || distinct {
-            self.origins.extend(origins);
-        }
     }
 }
 
@@ -258,8 +314,15 @@ fn is_sign(piece: &str) -> bool {
 }
 
 /// Whether a piece is a word.
-fn is_word(piece: Option<&str>) -> bool {
+pub(crate) fn is_word(piece: Option<&str>) -> bool {
     piece.is_some_and(|piece| piece.starts_with(char::is_alphanumeric))
+}
+
+/// Whether something is said to be called so.
+fn is_called(pieces: &[Option<String>], at: usize) -> bool {
+    let before = |count| at.checked_sub(count).and_then(|at| pieces.get(at)?.as_deref());
+    before(1) == Some(" ")
+        && before(2).is_some_and(|word| CALLED.iter().any(|called| called.eq_ignore_ascii_case(word)))
 }
 
 /// Whether a piece is one of the function words, and neither in quotes, nor said to be a name, nor a part of one.
@@ -278,10 +341,6 @@ fn is_function_word(pieces: &[Option<String>], at: usize, function_words: &[Stri
         false => function_words.contains(&word.to_lowercase()) || is_contracted(word),
     };
     let is_quoted = || before(1).is_some_and(|piece| QUOTES.contains(&piece)) && !is_ending();
-    let is_called = || {
-        before(1) == Some(" ")
-            && before(2).is_some_and(|word| CALLED.iter().any(|called| called.eq_ignore_ascii_case(word)))
-    };
     let connects = |piece: Option<&str>| piece.is_some_and(|piece| CONNECTORS.contains(&piece));
     let is_part = || connects(before(1)) || connects(after(1)) && is_word(after(2)) || after(1) == Some(SLASH);
     // "Stop a service", and "copy a to b".
@@ -291,7 +350,7 @@ fn is_function_word(pieces: &[Option<String>], at: usize, function_words: &[Stri
     };
     piece(Some(at)).is_some_and(|word| is_one(word) && (is_ending() || !is_letter(word)))
         && !is_quoted()
-        && !is_called()
+        && !is_called(pieces, at)
         && !is_part()
 }
 
@@ -306,7 +365,7 @@ fn hyphenated(pieces: &[Option<String>]) -> Vec<Option<String>> {
 }
 
 /// The pieces of a text as they are in a JSON string: words, and single characters.
-fn literal(text: &str) -> Vec<Option<String>> {
+pub(crate) fn literal(text: &str) -> Vec<Option<String>> {
     pieces(text, |character, _| match character {
         '"' | '\\' => Some(format!("\\{character}")),
         '\n' => Some("\\n".into()),
@@ -345,145 +404,6 @@ fn pieces(
         pieces.push(Some(word));
     }
     pieces
-}
-
-/// What a string has to be.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Limits {
-    /// Whether it is a name, and so more than function words.
-    pub is_name: bool,
-    /// Whether it is in the folder that one is in, and not that folder: neither a dot nor empty.
-    pub is_below: bool,
-}
-
-/// A string that repeats the conversation, or joins two parts of it with a slash; or is empty, or a dot.
-#[derive(Clone, Debug)]
-pub struct Repetition {
-    said: Arc<Said>,
-    /// What the call's earlier strings were taken from.
-    taken: Taken,
-    limits: Limits,
-    /// Its tokens so far.
-    tokens: Vec<u32>,
-    /// The positions in the conversation's texts where it can be.
-    first: BTreeSet<Place>,
-    /// The positions in the conversation's texts where its second part can be.
-    second: BTreeSet<Place>,
-    /// Whether its second part can begin now.
-    joined: bool,
-    /// Whether its first part is a folder that another string has.
-    again: bool,
-    dot: bool,
-}
-
-impl Repetition {
-    /// The beginning of a string of a call.
-    pub fn new(said: &Arc<Said>, taken: &Taken, limits: Limits) -> Self {
-        let (said, taken, tokens) = (Arc::clone(said), taken.clone(), Vec::new());
-        let (first, second) = (BTreeSet::new(), BTreeSet::new());
-        Self { said, taken, limits, tokens, first, second, joined: false, again: false, dot: false }
-    }
-
-    /// The tokens with which it can go on.
-    pub fn tokens(&self) -> impl Iterator<Item = u32> {
-        let places = self.first_places().chain(self.second_places());
-        let slash = self.said.slash.filter(|_| self.may_join());
-        let dot = self.said.dot.filter(|dot| self.may_be_dot(*dot));
-        places.filter_map(|at| self.said.token(at)).chain(slash).chain(dot)
-    }
-
-    /// Takes a token; returns whether the string can continue with it.
-    pub fn accept(&mut self, token: u32) -> bool {
-        let said = &self.said;
-        let joined = Some(token) == said.slash && self.may_join();
-        let (first, second) = (said.step(self.first_places(), token), said.step(self.second_places(), token));
-        self.dot = Some(token) == said.dot && self.may_be_dot(token);
-        self.again = joined && self.is_again();
-        (self.first, self.second, self.joined) = (first, second, joined);
-        self.tokens.push(token);
-        self.dot || self.joined || !self.first.is_empty() || !self.second.is_empty()
-    }
-
-    /// Whether it may end here. If it cannot go on, it may, too: so an answer comes to no dead end where the words that
-    /// would make a name of it are taken.
-    pub fn may_end(&self) -> bool {
-        let is_other = || self.taken.others.contains(&self.tokens);
-        let ends = || (self.part_ends(&self.first) || self.part_ends(&self.second)) && !is_other();
-        self.tokens.is_empty() && !self.limits.is_below || self.dot || ends() || self.tokens().next().is_none()
-    }
-
-    /// Its tokens, as it ends.
-    pub fn take_tokens(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.tokens)
-    }
-
-    /// Where its first part can go on. "Rename a/b to c" is about `a/c`: the folder of a string that has to be another one is
-    /// taken again.
-    fn first_places(&self) -> impl Iterator<Item = Place> {
-        let is_taken = |place: Place| self.said.enters(place, &self.taken.origins);
-        let starts = self.tokens.is_empty().then(|| self.said.starts());
-        let starts = starts
-            .into_iter()
-            .flatten()
-            .map(move |place| Place { is_folder: !self.taken.others.is_empty() && is_taken(place), ..place });
-        let is_open =
-            move |place: Place| if place.is_folder { self.said.is_in_folder(place) } else { !is_taken(place) };
-        let places = starts.chain(self.first.iter().copied());
-        places.filter(move |place| is_open(*place) && self.may_be_at(*place))
-    }
-
-    /// Where its second part can. It may be taken from what was said for another string.
-    fn second_places(&self) -> impl Iterator<Item = Place> {
-        let before = self.tokens.split_last().filter(|_| self.joined).map(|(_, before)| before);
-        let starts = before.map(|before| self.second_starts(before, self.again));
-        let places = starts.into_iter().flatten().chain(self.second.iter().copied());
-        places.filter(|place| self.may_be_at(*place))
-    }
-
-    /// Where a second part begins after a first one. It does not repeat that, and makes no string of what must be another.
-    fn second_starts(&self, first: &[u32], is_again: bool) -> impl Iterator<Item = Place> {
-        let rests = self.taken.others.iter().filter_map(move |other| {
-            let (slash, rest) = other.strip_prefix(first)?.split_first()?;
-            (Some(*slash) == self.said.slash).then_some(rest)
-        });
-        let others: Vec<&[u32]> = rests.collect();
-        self.said.starts().filter(move |start| {
-            // Behind a folder that is taken again comes another name.
-            let is_taken = || is_again && self.said.enters(*start, &self.taken.origins);
-            let repeats = || self.said.says(*start, first) || others.iter().any(|rest| self.said.says(*start, rest));
-            self.may_be_at(*start) && !repeats() && !is_taken()
-        })
-    }
-
-    /// Whether the first part can only be a folder that is taken again.
-    fn is_again(&self) -> bool {
-        let mut ends = self.first.iter().filter(|place| self.is_end(**place)).peekable();
-        ends.peek().is_some() && ends.all(|place| place.is_folder)
-    }
-
-    fn may_be_dot(&self, dot: u32) -> bool {
-        !self.limits.is_below && self.tokens.is_empty() && !self.taken.others.iter().any(|other| *other == [dot])
-    }
-
-    /// Whether a part can be at a place.
-    fn may_be_at(&self, place: Place) -> bool {
-        !self.limits.is_name || self.said.leads_to_name(place)
-    }
-
-    /// Whether a part that is at one of these places may end.
-    fn part_ends(&self, places: &BTreeSet<Place>) -> bool {
-        places.iter().any(|place| self.is_end(*place) && !place.is_folder)
-    }
-
-    fn is_end(&self, place: Place) -> bool {
-        self.said.ends(place) && (!self.limits.is_name || place.is_name)
-    }
-
-    /// Whether its first part may end, and something is said that can be its second.
-    fn may_join(&self) -> bool {
-        let ends = |place: &Place| self.is_end(*place) && (!place.is_folder || self.said.is_at_slash(place.border));
-        self.first.iter().any(ends) && self.second_starts(&self.tokens, self.is_again()).next().is_some()
-    }
 }
 
 #[cfg(test)]

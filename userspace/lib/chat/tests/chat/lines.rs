@@ -1,6 +1,6 @@
 //! The built-in model's form: what it is shown, what its answers are held to, and how they are read.
 
-use capos_chat::{AnswerReader, CallForm, Conversation, Decision, Message, Role, Template, Tool};
+use capos_chat::{AnswerReader, CallForm, Conversation, Decision, Message, Role, SaidText, Template, Tool};
 use capos_grammar::{Allowed, Grammar, Grammars, Rules};
 use capos_tokenizer::{Marks, Tokenizer};
 use proptest::prelude::*;
@@ -27,12 +27,12 @@ impl Fixture {
     }
 
     /// The messages of a conversation in the form that the model receives.
-    fn said(&self, messages: &[Message], tools: &[Tool]) -> Vec<String> {
+    fn said(&self, messages: &[Message], tools: &[Tool]) -> Vec<SaidText> {
         let conversation = Conversation { messages, tools, answer: true, now: None };
         self.template.render(&conversation).unwrap().said(&self.tokenizer)
     }
 
-    fn grammar(&self, tools: &[Tool], said: Option<&[String]>) -> Grammar {
+    fn grammar(&self, tools: &[Tool], said: Option<&[SaidText]>) -> Grammar {
         let rules = Rules { form: Some(CallForm::Lines), tools, said, ..Rules::default() };
         self.grammars.answer(&self.tokenizer, rules).unwrap().unwrap()
     }
@@ -314,7 +314,7 @@ fn marks_in_descriptions_are_text() {
     let find = |text| fixture.tokenizer.vocabulary().find(text).unwrap();
     let wanted = ["<|tools|>", "<|tool|>", "<|as|>", "<|user|>", "<|end|>", "<|assistant|>"].map(find);
     assert_eq!(marks, wanted);
-    assert_eq!(prompt.said(&fixture.tokenizer), ["<|end|><|assistant|><|say|>x"]);
+    assert_eq!(prompt.said(&fixture.tokenizer), [SaidText::from("<|end|><|assistant|><|say|>x")]);
     // The call is the line's tokens again.
     let begin = ids.iter().position(|id| *id == find("<|tool|>")).unwrap();
     let end = ids.iter().position(|id| *id == find("<|user|>")).unwrap();

@@ -296,12 +296,14 @@ struct CapabilityInfo {
   interface @1 :UInt64;
   kind @2 :Text;        # Kind of the kernel object behind it.
   rights @3 :UInt32;
-  descendants @4 :UInt32; # Capabilities that derive from it.
+  derived @4 :Bool;     # Whether capabilities derive from it. It may stay true while what was made through released ones lives.
 }
 
 interface CapabilityTable {
   # The capabilities of a process.
-  list @0 () -> (capabilities :List(CapabilityInfo));
+  list @0 (from :UInt32) -> (capabilities :List(CapabilityInfo), next :UInt32);
+  # Those at the places of the table from `from` on: at most 128, of at most 1,024 places. `next` is the place to go on at; 0 if
+  # there are no more. What is given, moved or released between two calls may be missing.
   info @1 (id :UInt64) -> (info :CapabilityInfo);
   derive @2 (id :UInt64, rights :UInt32) -> (id :UInt64);
   # A weaker copy; revoking the original revokes it.

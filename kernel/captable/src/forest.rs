@@ -47,9 +47,6 @@ struct Node<H> {
     previous: u32,
     first_child: u32,
     first_attachment: u32,
-    /// How many capabilities derive from it, as counted in this round.
-    count: u32,
-    round: u64,
     /// Whether it is [being revoked](Forest::begin_revocation).
     revoking: bool,
 }
@@ -68,17 +65,11 @@ const HANDED_UP: usize = 32;
 /// How many ancestors are looked at before something is added while there are revocations.
 const LOOKED_AT: usize = 64;
 
-/// A round of counting, in which each node is looked at once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Round(u64);
-
 /// The derivation forest. `H` is the type of a node's holder: a slot of a table, a mapping.
 pub struct Forest<H> {
     nodes: Pool<Node<H>>,
     /// The generation that is given out next; none is ever given out twice.
     generation: u64,
-    /// The latest round of counting.
-    round: u64,
     /// How many nodes are being revoked.
     revocations: usize,
 }
@@ -93,7 +84,7 @@ impl<H> Forest<H> {
     /// An empty forest; allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
-        Self { nodes: Pool::new(), generation: 1, round: 0, revocations: 0 }
+        Self { nodes: Pool::new(), generation: 1, revocations: 0 }
     }
 
     /// Nodes in use, joints included.
@@ -256,59 +247,9 @@ impl<H> Forest<H> {
         }
     }
 
-    /// Begins a round of counting.
-    pub fn begin_round(&mut self) -> Round {
-        self.round = self.round.wrapping_add(1);
-        Round(self.round)
-    }
-
-    /// How many capabilities derive from the node, attachments not counted. In one round, what was counted
-    /// for one node is not counted again for those above it, so that counting for many costs no more than
-    /// there are nodes.
-    pub fn descendants(&mut self, id: NodeId, round: Round) -> u32 {
-        if self.checked(id).is_none() {
-            return 0;
-        }
-        let mut at = id.index;
-        let Some(mut next) = self.begin_count(at, round) else { return self.counted(at) };
-        loop {
-            if next == NIL {
-                // All below it is counted.
-                let Some((parent, sibling)) = self.node(at).map(|node| (node.parent, node.next)) else { return 0 };
-                if at == id.index {
-                    return self.counted(at);
-                }
-                self.count_for(parent, at);
-                (at, next) = (parent, sibling);
-                continue;
-            }
-            match self.begin_count(next, round) {
-                Some(child) => (at, next) = (next, child),
-                None => {
-                    self.count_for(at, next);
-                    next = self.node(next).map_or(NIL, |node| node.next);
-                }
-            }
-        }
-    }
-
-    /// Begins to count what is below a node; its first child. `None` if it was counted in this round.
-    fn begin_count(&mut self, index: u32, round: Round) -> Option<u32> {
-        let node = self.node_mut(index).filter(|node| node.round != round.0)?;
-        (node.round, node.count) = (round.0, 0);
-        Some(node.first_child)
-    }
-
-    fn counted(&self, index: u32) -> u32 {
-        self.node(index).map_or(0, |node| node.count)
-    }
-
-    /// Counts a child, and the nodes below it, for its parent.
-    fn count_for(&mut self, parent: u32, child: u32) {
-        let more = self.node(child).map_or(0, |node| node.count.saturating_add(u32::from(node.holder.is_some())));
-        if let Some(node) = self.node_mut(parent) {
-            node.count = node.count.saturating_add(more);
-        }
+    /// Whether capabilities derive from a node. It may stay true while attachments of removed ones live.
+    pub fn has_derived(&self, id: NodeId) -> bool {
+        self.checked(id).is_some_and(|node| node.first_child != NIL)
     }
 
     fn node(&self, index: u32) -> Option<&Node<H>> {
@@ -343,8 +284,6 @@ impl<H> Forest<H> {
             previous: NIL,
             first_child: NIL,
             first_attachment: NIL,
-            count: 0,
-            round: 0,
             revoking: false,
         };
         self.nodes.insert(node).ok_or(ForestError::Exhausted)

@@ -20,7 +20,7 @@ mod pool;
 mod queues;
 mod table;
 
-pub use forest::{Forest, ForestError, Found, NodeId, Round};
+pub use forest::{Forest, ForestError, Found, NodeId};
 pub use list::{KeptPlace, KeyedList, ListKey};
 pub use pool::{Pool, shrink};
 pub use queues::{QueueKey, Queues};

@@ -189,10 +189,17 @@ impl<T> Table<T> {
         self.slots.is_empty()
     }
 
-    /// Every identifier and value, by index.
-    pub fn iter(&self) -> impl Iterator<Item = (CapId, &T)> {
-        (0_u32..)
-            .zip(&self.slots)
+    /// How many places it has, with those that are free.
+    #[must_use]
+    pub fn places(&self) -> u32 {
+        u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The identifiers and values at the places from `first` on, in their order.
+    pub fn from(&self, first: u32) -> impl Iterator<Item = (CapId, &T)> {
+        let slots = self.slots.get(first as usize..).unwrap_or_default();
+        (first..)
+            .zip(slots)
             .filter_map(|(index, slot)| slot.value.as_ref().map(|value| (CapId::new(index, slot.generation), value)))
     }
 }

@@ -1,11 +1,13 @@
 //! The runtime's handle of a capability.
 
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::Cell;
 use core::task::{Context, Poll};
 
-use capos_schema::cap::{AsCap, Begun, Cap, CapTransport, Client, Message, ReadResult};
+use capos_schema::cap::{AsCap, Begun, CallError, Cap, CapTransport, Client, Message, ReadResult};
+use capos_schema::kernel::{CapabilityInfo, CapabilityTableClient};
 
 use crate::{call, runtime};
 
@@ -47,6 +49,23 @@ impl Drop for Place {
         if self.owned.get() {
             release(self.id);
         }
+    }
+}
+
+/// The capabilities of a process. What is given, moved or released meanwhile may be missing.
+///
+/// # Errors
+/// A part of the list cannot be had.
+pub async fn capabilities(table: &CapabilityTableClient) -> Result<Vec<CapabilityInfo>, CallError> {
+    let (mut all, mut from) = (Vec::new(), 0);
+    loop {
+        let part = table.list(from).await?;
+        all.extend(part.capabilities);
+        // Places only grow, or this would have no end.
+        if part.next <= from {
+            return Ok(all);
+        }
+        from = part.next;
     }
 }
 

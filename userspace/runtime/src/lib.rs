@@ -60,7 +60,7 @@ mod watch;
 
 pub use call::wait_for;
 pub use cancel::{CancelToken, Cancelled};
-pub use capability::{KernelCap, adopt, interface_of, with_results};
+pub use capability::{KernelCap, adopt, capabilities, interface_of, with_results};
 pub use capos_ring::exit;
 pub use clock::{Clock, now, sleep, sleep_until};
 pub use env::{ClientInfo, Env, processors};

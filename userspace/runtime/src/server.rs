@@ -24,6 +24,7 @@ use capos_schema::cap::{CallError, Cap, Client, Dispatch, Export};
 use capos_schema::kernel::{CapabilityTableClient, EndpointClient};
 
 use crate::call::wait_for;
+use crate::capability::capabilities;
 use crate::env::ClientInfo;
 use crate::error::Error;
 use crate::runtime;
@@ -223,8 +224,8 @@ impl Server {
 
     /// Drops the exported objects without holders. Returns their number.
     pub fn sweep(&self) -> usize {
-        let held: BTreeSet<u64> = match self.table.as_ref().map(|table| wait_for(table.list())) {
-            Some(Ok(infos)) => infos.into_iter().filter(|info| info.descendants > 0).map(|info| info.id).collect(),
+        let held: BTreeSet<u64> = match self.table.as_ref().map(|table| wait_for(capabilities(table))) {
+            Some(Ok(infos)) => infos.into_iter().filter(|info| info.derived).map(|info| info.id).collect(),
             // Without its table a process cannot know, so everything stays.
             _ => return 0,
         };

@@ -665,23 +665,22 @@ impl Kernel {
         count
     }
 
-    fn descendants(&self, cap: u64) -> u32 {
-        let children = self.caps.iter().filter(|(_, held)| held.parent == cap);
-        children.fold(0, |sum: u32, (id, _)| sum.saturating_add(1).saturating_add(self.descendants(*id)))
+    fn has_derived(&self, cap: u64) -> bool {
+        self.caps.values().any(|held| held.parent == cap)
     }
 
     fn list(&mut self, call: &Call) {
-        let caps: Vec<(u64, u64, u32)> =
-            self.caps.iter().map(|(id, held)| (*id, held.interface, self.descendants(*id))).collect();
+        let caps: Vec<(u64, u64, bool)> =
+            self.caps.iter().map(|(id, held)| (*id, held.interface, self.has_derived(*id))).collect();
         let message = capos_schema::wire::encode::<capos_schema::kernel_capnp::capability_table::list_results::Owned>(
             1024,
             |builder, _| {
                 let mut list = builder.init_capabilities(capos_schema::wire::length("capabilities", caps.len())?);
-                for (at, (id, interface, descendants)) in (0_u32..).zip(&caps) {
+                for (at, (id, interface, derived)) in (0_u32..).zip(&caps) {
                     let mut info = list.reborrow().get(at);
                     info.set_id(*id);
                     info.set_interface(*interface);
-                    info.set_descendants(*descendants);
+                    info.set_derived(*derived);
                 }
                 Ok(())
             },

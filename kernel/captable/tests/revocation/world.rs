@@ -274,11 +274,9 @@ impl World {
         }
     }
 
-    /// How many capabilities derive from this one.
-    pub fn descendants(&mut self, process: usize, id: CapId) -> u32 {
-        let node = self.get(process, id).unwrap().node.unwrap();
-        let round = self.forest.begin_round();
-        self.forest.descendants(node, round)
+    /// Whether capabilities derive from this one; it may stay true while what was made through released ones lives.
+    pub fn has_derived(&self, process: usize, id: CapId) -> bool {
+        self.forest.has_derived(self.get(process, id).unwrap().node.unwrap())
     }
 
     /// Nodes of the forest, joints included.

@@ -6,7 +6,7 @@
 use alloc::sync::Weak;
 
 use capos_abi::{CapId, Status};
-use capos_captable::{Forest, ForestError, Found, NodeId, Round};
+use capos_captable::{Forest, ForestError, Found, NodeId};
 use spin::Mutex;
 
 use crate::cpu::budget::{Budget, cost};
@@ -76,14 +76,9 @@ pub fn moved(node: NodeId, holder: Holder) {
     drop(old);
 }
 
-/// Begins a round of counting, in which each node is looked at once.
-pub fn begin_round() -> Round {
-    FOREST.lock().begin_round()
-}
-
-/// How many capabilities derive from a node.
-pub fn descendants(node: NodeId, round: Round) -> u32 {
-    FOREST.lock().descendants(node, round)
+/// Whether capabilities derive from a node. It may stay true while what was made through released ones lives.
+pub fn has_derived(node: NodeId) -> bool {
+    FOREST.lock().has_derived(node)
 }
 
 /// Nodes in the forest, for tests and statistics.

@@ -20,7 +20,7 @@ use crate::object::thread::{Thread, Unfinished};
 use crate::object::transfer::{self, Offer, Slots};
 
 /// What a result takes beside its data, in bytes, generously.
-const OVERHEAD: usize = 256;
+pub const OVERHEAD: usize = 256;
 /// A capability that a method gives to its caller.
 pub struct Given {
     object: Object,

@@ -354,16 +354,27 @@ impl Process {
         self.table.lock().len()
     }
 
-    /// Identifiers and contents of its table.
+    /// Identifiers and contents of its table from a place on, at most `most` of at most `places` places; and the place to go on at,
+    /// if there are more.
     ///
     /// # Errors
     /// No memory for this many.
-    pub fn capabilities(&self) -> Result<Vec<(CapId, Capability)>, Status> {
-        let mut all = Vec::new();
+    pub fn capabilities(
+        &self,
+        first: u32,
+        (most, places): (u32, u32),
+    ) -> Result<(Vec<(CapId, Capability)>, Option<u32>), Status> {
+        let mut found = Vec::new();
         let table = self.table.lock();
-        all.try_reserve_exact(table.len() as usize).map_err(|_| Status::OutOfMemory)?;
-        all.extend(table.iter().map(|(id, capability)| (id, capability.clone())));
-        Ok(all)
+        found.try_reserve_exact(most.min(table.len()) as usize).map_err(|_| Status::OutOfMemory)?;
+        let mut end = first.saturating_add(places);
+        for (id, capability) in table.from(first).take_while(|(id, _)| id.index() < end) {
+            found.push((id, capability.clone()));
+            if found.len() >= most as usize {
+                end = id.index().saturating_add(1);
+            }
+        }
+        Ok((found, Some(end).filter(|end| *end < table.places())))
     }
 
     /// One more slot designates it.

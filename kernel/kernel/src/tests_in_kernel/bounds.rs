@@ -3,6 +3,7 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use capos_abi::entry::{Buffer, CapArray, Operation};
 use capos_abi::ring::RingLayout;
@@ -28,6 +29,7 @@ use crate::object::thread::{Start, Thread};
 use crate::object::{derivation, reaper};
 use crate::sched::scheduler;
 use crate::syscall;
+use crate::syscall::methods::table::AT_ONCE;
 
 /// What the measured processes may hold.
 pub(super) const LIMITS: [u64; 5] = [40_000, 8192, 40, 4, 2048];
@@ -272,7 +274,7 @@ pub fn revocations_are_bounded(account: &Arc<Account>) {
     drop(owner);
     let left = holder.capability_count();
     assert!(left > 0, "the owner ended before its revocation did");
-    if let Some(kept) = holder.capabilities().unwrap().last() {
+    if let Some(kept) = holder.capabilities(0, AT_ONCE).unwrap().0.last() {
         holder.insert(Object::Timer, Rights::ALL, kept.1.node).unwrap();
     }
     doom(&holder);
@@ -280,24 +282,39 @@ pub fn revocations_are_bounded(account: &Arc<Account>) {
     assert_eq!(derivation::count(), before);
 }
 
-/// What is done in one piece takes so long for each page, capability or process that it touches; docs/limits.md names it.
-pub fn whole_pieces_are_known(account: &Arc<Account>) {
-    let piece = |what: &str, count: u64, most: u64, act: &mut dyn FnMut()| {
-        let start = time::tsc();
-        act();
-        let each = (time::tsc() - start) / count;
-        log!("{what}: {each} instructions each, for {count}");
-        assert!(each <= most, "{what}: {each} instructions each");
-    };
-    let process = process(account);
-    for _ in 0..1500 {
-        process.insert(Object::Timer, Rights::ALL, None).unwrap();
+/// Capabilities are told some at a time, however many there are, derive from each other, and were released between them.
+pub fn lists_are_bounded(account: &Arc<Account>) {
+    let mut actor = Actor::with_rings(account, "holder", 16, 16);
+    let table = actor.give(Object::Table(Arc::clone(&actor.process)));
+    let (mut ids, mut node) = (Vec::new(), None);
+    while let Ok(id) = actor.process.insert(Object::Timer, Rights::ALL, node) {
+        node = actor.process.get(id).unwrap().node;
+        ids.push(id);
     }
-    piece("telling capabilities", 1500, 150, &mut || {
-        assert_eq!(process.capabilities().unwrap().len(), 1500);
-    });
-    doom(&process);
-    settle();
+    // Long gaps of free places, too.
+    ids.retain(|id| id.index() % 7 == 0 || id.index() > 1400 || actor.process.remove(*id).is_err());
+    assert!(ids.len() > 300, "{} capabilities", ids.len());
+    ids.push(table);
+    ids.sort_unstable_by_key(|id| id.index());
+    let (mut told, mut from, mut longest, mut calls) = (Vec::new(), Some(0), 0, 0);
+    let (results, caps) = (buffer(0x1000, 0x4000), CapArray::default());
+    let call = (table.0, interface::CAPABILITY_TABLE);
+    while let Some(first) = from {
+        let params = actor.params(|params| {
+            params.init_as::<schema::capability_table::list_params::Builder<'_>>().set_from(first);
+        });
+        let start = time::tsc();
+        let done = actor.once(Operation::Call { cap: call.0, interface: call.1, method: 0, params, results, caps });
+        longest = longest.max(time::tsc() - start);
+        assert_eq!(done.status, 0);
+        let (list, next) = actor.process.capabilities(first, AT_ONCE).unwrap();
+        assert!(list.len() <= AT_ONCE.0 as usize && next.is_none_or(|next| next > first));
+        told.extend(list.into_iter().map(|(id, _)| id));
+        (from, calls) = (next, calls + 1);
+    }
+    assert_eq!(told, ids);
+    log!("listing {} capabilities: {calls} calls, {longest} instructions in the longest", ids.len());
+    assert!(longest <= Budget::BOUND, "listing: {longest} instructions in one call");
 }
 
 /// Between two steps: nothing reaches what is ending, and the event loop does not do one step after the other.

@@ -21,6 +21,7 @@ use crate::object::derivation;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::process::{Cause, End};
 use crate::paging::fault;
+use crate::syscall::methods::table::AT_ONCE;
 
 /// Operations that can make the heap larger.
 #[derive(Default)]
@@ -140,7 +141,7 @@ impl Wishes {
 
 /// Gives up what devices may reach, which is kept for a while where it is lost otherwise.
 fn end_dma(actor: &Actor) {
-    for (id, capability) in actor.process.capabilities().unwrap() {
+    for (id, capability) in actor.process.capabilities(0, AT_ONCE).unwrap().0 {
         if matches!(capability.object, Object::Dma(_)) {
             actor.process.release(&mut alone(), id).unwrap();
         }

@@ -22,6 +22,7 @@ use crate::object::memory::{MemoryObject, cache};
 use crate::object::thread::State;
 use crate::object::{derivation, report};
 use crate::paging::fault;
+use crate::syscall::methods::table::AT_ONCE;
 
 type Corruption = fn(&mut Actor);
 
@@ -541,7 +542,8 @@ pub fn rights_only_shrink(account: &Arc<Account>) {
         params.set_rights(u32::MAX);
     });
     assert_eq!(done, 0);
-    let derived = actor.process.capabilities().unwrap().into_iter().map(|(_, capability)| capability.rights);
+    let derived =
+        actor.process.capabilities(0, AT_ONCE).unwrap().0.into_iter().map(|(_, capability)| capability.rights);
     assert_eq!(derived.filter(|rights| *rights == Rights::READ.union(Rights::GRANT)).count(), 2);
     let call = Operation::Call {
         cap: weak.0,

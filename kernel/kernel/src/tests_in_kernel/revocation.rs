@@ -63,35 +63,6 @@ pub fn many_mappings_cost_as_few(account: &Arc<Account>) {
     assert!(more < few * 2 && many < few * 3, "{few}, {more} and {many} instructions for each mapping");
 }
 
-/// Telling a process its capabilities costs not much more for each of many that derive from each other.
-pub fn long_chains_are_listed(account: &Arc<Account>) {
-    let cost = |count: u64| {
-        let own = account.carve([2048, 8192, 4, 4, 32], 0).unwrap();
-        let process = Process::new(&mut alone(), String::from("deriver"), own, None).unwrap();
-        let mut node = None;
-        for _ in 0..count {
-            let id = process.insert(Object::Timer, Rights::ALL, node).unwrap();
-            node = process.get(id).unwrap().node;
-        }
-        let capabilities = process.capabilities().unwrap();
-        let start = time::tsc();
-        let round = derivation::begin_round();
-        for (behind, (_, capability)) in (0..).zip(capabilities.iter().rev()) {
-            assert_eq!(derivation::descendants(capability.node.unwrap(), round), behind);
-        }
-        for (before, (_, capability)) in (1..).zip(&capabilities) {
-            assert_eq!(u64::from(derivation::descendants(capability.node.unwrap(), round)), count - before);
-        }
-        let cost = time::tsc() - start;
-        drop(capabilities);
-        process.doom(&mut alone(), End { cause: Cause::Exited, code: 0, report: String::new() });
-        settle();
-        cost / count
-    };
-    let (few, many) = (cost(100), cost(8000));
-    assert!(many < few * 3, "{few} and {many} instructions for each capability");
-}
-
 /// One process's operations in many threads' large rings end without looking at every place for each.
 pub fn large_rings_end(account: &Arc<Account>) {
     let cost = |places: u32| {

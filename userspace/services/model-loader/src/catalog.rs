@@ -287,7 +287,7 @@ impl Catalog {
             return;
         }
         // Without the list it is unknown which are held, so none is ended.
-        let Ok(held) = self.table.list().await else { return };
+        let Ok(held) = capos_rt::capabilities(&self.table).await else { return };
         for (worker, given) in workers {
             // A client may have opened it since the list was made, or be about to.
             if !worker.is_held(&held) && worker.given() == given && !worker.is_being_opened() {

@@ -213,7 +213,7 @@ impl Worker {
     /// Whether one of these capabilities derives from the worker's and has a holder.
     pub fn is_held(&self, held: &[CapabilityInfo]) -> bool {
         let own = [self.entrance.language_model.as_cap().id(), self.entrance.embedder.as_cap().id()];
-        held.iter().any(|info| own.contains(&info.id) && info.descendants > 0)
+        held.iter().any(|info| own.contains(&info.id) && info.derived)
     }
 
     /// Whether a client is being given it.

@@ -107,7 +107,7 @@ fn number(env: &Env, index: usize, what: &str) -> Result<u64, Error> {
 
 /// The capabilities of this process: those that it was given, by name, and how many its table holds.
 async fn held(env: &Env) -> Result<String, Error> {
-    let table = env.cap::<CapabilityTableClient>("table")?.list().await?;
+    let table = capos_rt::capabilities(&env.cap::<CapabilityTableClient>("table")?).await?;
     let mut given = Vec::new();
     for name in env.names() {
         let id = env.raw(name).map(|cap| cap.id());

@@ -30,7 +30,7 @@ const GENERATIONS: u64 = 4;
 /// Calls the first method of every interface that no model may have, with each capability that the process holds and
 /// with every id of the first places of its table. Reports the results.
 pub async fn reach(table: &CapabilityTableClient) -> Result<String, CallError> {
-    let mut ids: Vec<u64> = table.list().await?.iter().map(|entry| entry.id).collect();
+    let mut ids: Vec<u64> = capos_rt::capabilities(table).await?.iter().map(|entry| entry.id).collect();
     let held = ids.len();
     ids.extend((0..GENERATIONS).flat_map(|generation| (0..PLACES).map(move |place| (generation << 32) | place)));
     let mut calls = 0_usize;

@@ -335,7 +335,7 @@ fn a_received_capability_serves_other_threads() -> Outcome {
 fn holds() -> Outcome {
     let env = env()?;
     let table: CapabilityTableClient = env.cap("table")?;
-    let mut kinds: Vec<String> = call(table.list())?.into_iter().map(|found| found.kind).collect();
+    let mut kinds: Vec<String> = call(capos_rt::capabilities(&table))?.into_iter().map(|found| found.kind).collect();
     kinds.sort();
     let mut names: Vec<&str> = env.names().collect();
     names.sort_unstable();

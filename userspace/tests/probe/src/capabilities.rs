@@ -14,7 +14,7 @@ use crate::{Report, ensure};
 /// # Errors
 /// There is something else.
 pub async fn run(env: &Env, report: &Report) -> Result<(), Error> {
-    let table = env.cap::<CapabilityTableClient>("table")?.list().await?;
+    let table = capos_rt::capabilities(&env.cap::<CapabilityTableClient>("table")?).await?;
     let mut given = Vec::new();
     for name in env.names() {
         let Some(cap) = env.raw(name) else { continue };

@@ -11,7 +11,7 @@ mod memory;
 mod mmio;
 mod ports;
 mod process;
-mod table;
+pub(crate) mod table;
 mod thread;
 mod timer;
 

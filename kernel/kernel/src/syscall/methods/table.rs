@@ -3,13 +3,12 @@
 use alloc::sync::Arc;
 
 use capos_abi::{CapId, Rights};
-use capos_captable::Round;
 use capos_schema::kernel_capnp::{capability_info, capability_table as m};
 use capos_schema::kernel_dispatch::CapabilityTableKernel;
 use capos_schema::sync::{Completion, Exception};
 
 use crate::object::capability::Capability;
-use crate::object::invocation::{Invocation, refused};
+use crate::object::invocation::{Invocation, OVERHEAD, refused};
 use crate::object::process::Process;
 use crate::object::thread::Unfinished;
 use crate::object::{Answer, derivation};
@@ -17,36 +16,38 @@ use crate::object::{Answer, derivation};
 /// The table of a process.
 pub struct CapabilityTable<'a>(pub &'a Arc<Process>);
 
-/// The fewest bytes that a capability takes in the results of `list`.
-const SMALLEST: usize = 40;
-/// The most that it takes.
+/// The most bytes that a capability takes in the results of `list`.
 const LARGEST: usize = 64;
+/// The most capabilities that one call of `list` tells, and the most places of the table that it looks at.
+pub const AT_ONCE: (u32, u32) = (128, 1024);
 
-fn describe(id: CapId, capability: &Capability, round: Round, mut info: capability_info::Builder<'_>) {
+fn describe(id: CapId, capability: &Capability, mut info: capability_info::Builder<'_>) {
     info.set_id(id.0);
     info.set_interface(capability.object.interface());
     info.set_kind(capability.object.kind());
     info.set_rights(capability.rights.0);
-    info.set_descendants(capability.node.map_or(0, |node| derivation::descendants(node, round)));
+    info.set_derived(capability.node.is_some_and(derivation::has_derived));
 }
 
 impl CapabilityTableKernel<Invocation<'_>> for CapabilityTable<'_> {
     fn list(
         &self,
         cx: &mut Invocation<'_>,
-        _params: m::list_params::Reader<'_>,
-        results: m::list_results::Builder<'_>,
+        params: m::list_params::Reader<'_>,
+        mut results: m::list_results::Builder<'_>,
     ) -> Answer {
+        let (most, places) = AT_ONCE;
         // Nothing is made that could not be handed over.
-        if self.0.capability_count() as usize > cx.capacity() / SMALLEST {
-            return Err(Exception::failed("the caller's buffer has no room for so many capabilities"));
+        let room = u32::try_from(cx.capacity().saturating_sub(OVERHEAD) / LARGEST).unwrap_or(u32::MAX);
+        if room == 0 {
+            return Err(Exception::failed("the caller's buffer has no room for a capability"));
         }
-        let round = derivation::begin_round();
-        let capabilities = self.0.capabilities().map_err(refused)?;
+        let (capabilities, next) = self.0.capabilities(params.get_from(), (most.min(room), places)).map_err(refused)?;
         cx.expect(capabilities.len().saturating_mul(LARGEST))?;
+        results.set_next(next.unwrap_or(0));
         let mut list = results.init_capabilities(capabilities.len() as u32);
         for (index, (id, capability)) in (0_u32..).zip(&capabilities) {
-            describe(*id, capability, round, list.reborrow().get(index));
+            describe(*id, capability, list.reborrow().get(index));
         }
         Ok(Completion::Done)
     }
@@ -59,7 +60,7 @@ impl CapabilityTableKernel<Invocation<'_>> for CapabilityTable<'_> {
     ) -> Answer {
         let id = CapId(params.get_id());
         let capability = self.0.get(id).map_err(refused)?;
-        describe(id, &capability, derivation::begin_round(), results.init_info());
+        describe(id, &capability, results.init_info());
         Ok(Completion::Done)
     }
 

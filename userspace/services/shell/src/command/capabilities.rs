@@ -88,7 +88,8 @@ pub async fn cap(session: &mut Session, rest: &[&str]) -> Done {
 
 /// The process's own table: there is no other authority in it.
 async fn held(session: &Session) -> Done {
-    let list = session.runner.within(session.runner.table.list()).await.map_err(|why| why.to_string())?;
+    let list =
+        session.runner.within(capos_rt::capabilities(&session.runner.table)).await.map_err(|why| why.to_string())?;
     let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
     for found in &list {
         let name = reflection::interface(found.interface)

@@ -48,7 +48,7 @@ fn refused(kit: &Kit, cap: u64, allowed: &[Status]) -> Result<(), Error> {
 
 /// Identifiers that this process was never given.
 pub async fn forged(kit: &Kit) -> Result<(), Error> {
-    let held: Vec<u64> = kit.table.list().await?.iter().map(|info| info.id).collect();
+    let held: Vec<u64> = capos_rt::capabilities(&kit.table).await?.iter().map(|info| info.id).collect();
     let mut random = kit::Random::new(3);
     let mut guesses: Vec<u64> = alloc::vec![0, 1, u64::MAX, u64::from(u32::MAX), 1 << 32, 1 << 63];
     for id in &held {
@@ -71,7 +71,7 @@ pub async fn forged(kit: &Kit) -> Result<(), Error> {
         refused(kit, guess, &[Status::BadCapability, Status::StaleCapability])?;
         kit::ensure(kit.table.info(guess).await.is_err(), || format!("{:?} has an info", CapId(guess)))?;
     }
-    let now: Vec<u64> = kit.table.list().await?.iter().map(|info| info.id).collect();
+    let now: Vec<u64> = capos_rt::capabilities(&kit.table).await?.iter().map(|info| info.id).collect();
     kit::ensure(now == held, || "the table has changed under forged identifiers".into())?;
     kit.still_served()
 }
@@ -181,7 +181,7 @@ pub async fn revoke_all(kit: &Kit) -> Result<(), Error> {
         };
         answers.send(&[entry]);
     }
-    for info in kit.table.list().await? {
+    for info in capos_rt::capabilities(&kit.table).await? {
         // Some have nothing that derives from them, and some derive from those before them and are
         // gone by now; none may end the process or the kernel.
         drop(kit.table.revoke(info.id).await);

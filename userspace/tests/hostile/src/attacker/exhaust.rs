@@ -365,7 +365,9 @@ pub async fn dead_process(kit: &Kit) -> Result<(), Error> {
     kit::ensure(space.unmap(0x40_0000, PAGE).await.is_err(), || "it unmaps".into())?;
     kit::ensure(process.grant(&memory, u32::MAX).await.is_err(), || "it takes capabilities".into())?;
     kit::ensure(loop_thread(&process, 3).await.is_err(), || "it starts threads".into())?;
-    kit::ensure(table.list().await.map_or(true, |list| list.is_empty()), || "it holds capabilities".into())?;
+    kit::ensure(capos_rt::capabilities(&table).await.map_or(true, |list| list.is_empty()), || {
+        "it holds capabilities".into()
+    })?;
     kit::ensure(table.derive(1 << 32, u32::MAX).await.is_err(), || "it derives".into())?;
     kit::ensure(table.revoke(1 << 32).await.is_err(), || "it revokes".into())?;
     drop(thread.kill().await);

@@ -136,7 +136,8 @@ pub async fn refusals(kit: &Kit) -> Result<(), Error> {
 /// Anything in the registers, together with all that this process holds.
 pub async fn random(kit: &Kit, seed: u64) -> Result<(), Error> {
     let mut random = Random::new(seed);
-    let caps: Vec<u64> = kit.table.list().await.context("its capabilities")?.iter().map(|info| info.id).collect();
+    let caps: Vec<u64> =
+        capos_rt::capabilities(&kit.table).await.context("its capabilities")?.iter().map(|info| info.id).collect();
     let mut answered = BTreeSet::new();
     for _ in 0..20_000 {
         let noise = random.next();

@@ -95,7 +95,7 @@ fn plausible(kit: &Kit, random: &mut Random, tag: u64, caps: &[u64]) -> RawEntry
 /// Entries of random bytes, and nearly good ones, with everything that this process holds.
 pub async fn entries(kit: &Kit, seed: u64) -> Result<(), Error> {
     let mut random = Random::new(seed);
-    let caps: alloc::vec::Vec<u64> = kit.table.list().await?.iter().map(|info| info.id).collect();
+    let caps: alloc::vec::Vec<u64> = capos_rt::capabilities(&kit.table).await?.iter().map(|info| info.id).collect();
     let mut kept = alloc::vec::Vec::new();
     let mut spare = [kit::id(&kit.endpoint), kit::id(&kit.client), kit::id(&kit.notification)];
     let mut oldest = 0;

@@ -117,7 +117,7 @@ impl<'a> World<'a> {
         kit.space.map(memory.as_cap(), MEMORY, 0, SLOTS as u64 * SLOT, &access).await.context("memory for entries")?;
         drop(memory);
         capos_rt::yield_now().await;
-        let list = kit.table.list().await?;
+        let list = capos_rt::capabilities(&kit.table).await?;
         let own: Vec<Held> = list.iter().map(|info| Held { id: info.id, interface: info.interface }).collect();
         let mut interfaces: Vec<u64> = own.iter().map(|one| one.interface).collect();
         let mut world = Self {
@@ -147,7 +147,7 @@ impl<'a> World<'a> {
 
     /// Releases all but the process's own capabilities, and makes new ones.
     async fn renew(&mut self) -> Result<(), Error> {
-        for info in self.kit.table.list().await.context("listing what is held")? {
+        for info in capos_rt::capabilities(&self.kit.table).await.context("listing what is held")? {
             if !self.is_own(info.id) {
                 if info.interface == ProcessClient::INTERFACE_ID {
                     let process: ProcessClient = capos_rt::adopt(info.id);

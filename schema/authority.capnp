@@ -329,6 +329,16 @@ interface ChildRuns {
   # what is left.
 }
 
+interface Reminders {
+  # Has the model of a run set reminders for the person at the console. The broker permits its tool in operators' sessions that may use a
+  # model. The console keeps the reminders itself, so no object serves this interface. They end with the session.
+
+  remind @0 (text :Text, afterSeconds :UInt64 = 0, time :Text = "") -> (reminder :Text)
+      $A.tool("remind") $A.category(mutating) $A.abortable;
+  # Shows the person a text later. Give either `afterSeconds`, as 1200 for 20 minutes, or `time`, when the clock shows it next, as
+  # 18:00. The text is shown only if the session lasts until then.
+}
+
 interface Lease {
   # The permission to run exactly one call, once, before it expires.
   redeem @0 (question :ToolQuestion) -> ();

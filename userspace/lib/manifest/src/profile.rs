@@ -14,7 +14,7 @@ use crate::text::{self, Grant, Process};
 
 /// Names of what the broker itself gives a session, so that no grant may take them.
 const RESERVED: &[&str] =
-    &["approvals", "audit_writer", "backups", "child_runs", "conversations", "settings", "setup", "users"];
+    &["approvals", "audit_writer", "backups", "child_runs", "conversations", "reminders", "settings", "setup", "users"];
 
 /// The capabilities that the issuer of sessions holds to pass on: the place that asks for it first, by
 /// `SERVICE.INTERFACE`.

@@ -1,5 +1,6 @@
 //! The tools of a profile's sessions, as described to a model.
 
+use capos_schema::authority::{Profile, RemindersClient};
 use capos_schema::manifest::{CategoryMode, SessionGrant, SessionProfile};
 use capos_schema::models::{PermissionMode, ToolDescriptor};
 use capos_schema::reflection::interface;
@@ -8,7 +9,14 @@ use capos_schema::reflection::interface;
 /// configuration's rules may change modes further; handles are each session's own, so there are none here.
 #[must_use]
 pub fn profile_tools(profile: &SessionProfile) -> Vec<ToolDescriptor> {
-    profile.grants.iter().flat_map(|grant| grant_tools(grant, &profile.modes)).collect()
+    let mut tools: Vec<ToolDescriptor> =
+        profile.grants.iter().flat_map(|grant| grant_tools(grant, &profile.modes)).collect();
+    if profile.profile == Profile::Operator {
+        // No grant of the manifest has them: the console keeps reminders itself.
+        let reminders = SessionGrant { interface: RemindersClient::INTERFACE_ID, ..SessionGrant::default() };
+        tools.extend(grant_tools(&reminders, &profile.modes));
+    }
+    tools
 }
 
 /// The tools of one grant.

@@ -9,7 +9,9 @@ use core::cell::{Cell, RefCell};
 
 use capos_rt::Clock;
 use capos_schema::audit::AuditWriterClient;
-use capos_schema::authority::{ApprovalClientClient, ChildRunsClient, NamedGrant, Profile, SessionInfo};
+use capos_schema::authority::{
+    ApprovalClientClient, ChildRunsClient, NamedGrant, Profile, RemindersClient, SessionInfo,
+};
 use capos_schema::cap::Client;
 use capos_schema::kernel::ObjectClient;
 use capos_schema::reflection;
@@ -17,11 +19,19 @@ use capos_schema::reflection;
 /// The interface by which a model hands out tasks.
 pub const DELEGATION: u64 = ChildRunsClient::INTERFACE_ID;
 
-/// What a session that may use a model holds to hand out tasks. The runner begins child runs itself and calls no object, so the
-/// entry has the capability of the session's questions, which rejects calls of this interface. No program is granted it.
-pub fn delegation(grants: &[NamedGrant]) -> Option<NamedGrant> {
-    let approvals = grants.iter().find(|grant| grant.interface == ApprovalClientClient::INTERFACE_ID)?;
-    Some(NamedGrant { name: "child_runs".to_string(), interface: DELEGATION, ..approvals.clone() })
+/// The interface by which a model sets reminders.
+pub const REMINDING: u64 = RemindersClient::INTERFACE_ID;
+
+/// What a session that may use a model holds for tools that no object serves: to hand out tasks, and for operators to set reminders,
+/// if its surface keeps any. The runner begins child runs itself, and the surface keeps reminders. So the entries have the capability
+/// of the session's questions, which rejects calls of these interfaces. No program is granted them.
+pub fn of_runner(grants: &[NamedGrant], info: &SessionInfo, never_offered: &[u64]) -> Vec<NamedGrant> {
+    let approvals = grants.iter().find(|grant| grant.interface == ApprovalClientClient::INTERFACE_ID);
+    let Some(approvals) = approvals.filter(|_| info.model_allowed) else { return Vec::new() };
+    let entry = |name: &str, interface| NamedGrant { name: name.to_string(), interface, ..approvals.clone() };
+    let keeps_reminders = info.profile == Profile::Operator && !never_offered.contains(&REMINDING);
+    let reminders = keeps_reminders.then(|| entry("reminders", REMINDING));
+    [entry("child_runs", DELEGATION)].into_iter().chain(reminders).collect()
 }
 
 /// The grants of one session.

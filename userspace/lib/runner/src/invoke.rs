@@ -68,6 +68,8 @@ impl<S: Surface> Tools for Runner<S> {
             whole.clone_from(given);
         });
         let message = encoded.map_err(|bad| bad.to_string())?;
+        // The person is not asked about a call that cannot be made.
+        S::own_call(self.base(), tool, &whole).transpose()?;
         Ok((Prepared { message, given: whole, change: None }, canonical))
     }
 
@@ -82,8 +84,12 @@ impl<S: Surface> Tools for Runner<S> {
         let runs = found.as_ref().is_ok_and(|found| found.runner_params.contains(&APPROVAL));
         let asker = asker.filter(|_| runs && interface == LauncherClient::INTERFACE_ID);
         let table = self.table.clone();
+        let own = S::own_call(self.base(), tool, &prepared.given);
         let calling: Calling = Box::pin(async move {
             let (cap, found) = (cap?, found?);
+            if let Some(own) = own {
+                return Ok(brought(found, own?()?));
+            }
             let Prepared { message, mut given, change } = prepared;
             let shown = change.as_ref().filter(|(_, is_shown)| *is_shown);
             let basis = shown.and_then(|(change, _)| change.basis()).filter(|_| found.runner_params.contains(&BASIS));

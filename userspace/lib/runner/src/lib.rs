@@ -33,8 +33,8 @@ mod telemetry;
 mod writes;
 
 pub use beside::{Begun, Beside};
-pub use runner::{Capabilities, Runner};
+pub use runner::{Base, Capabilities, Runner};
 pub use session::{Kept, OPENED, Session};
-pub use surface::{Form, Surface};
+pub use surface::{Form, OwnCall, Surface};
 pub use telemetry::ToLog;
 pub use writes::Writes;

@@ -22,7 +22,7 @@ use capos_schema::terminal::Style;
 
 use crate::budget::RunSlot;
 use crate::gate::PATIENCE;
-use crate::grants::{Grants, delegation};
+use crate::grants::{Grants, of_runner};
 use crate::keeper::{Beneath, Saving};
 use crate::model::ModelSlot;
 use crate::surface::Surface;
@@ -160,6 +160,11 @@ impl<S: Surface> Runner<S> {
         Rc::new(Self { part, cancel, ..Self::on(self.base.clone(), RunSlot::default()) })
     }
 
+    /// What it shares with the other loops of its session.
+    pub fn base(&self) -> &Rc<Base<S>> {
+        &self.base
+    }
+
     /// The number of a run in parallel with the session's own, or of the one that it is a child run of.
     pub fn background(&self) -> Option<u32> {
         self.part.as_ref().map(|(number, _)| *number)
@@ -253,9 +258,7 @@ impl<S: Surface> Runner<S> {
         }
         // The first part has it. In the list it stands behind what the person can use.
         grants.sort_by_key(|grant| grant.interface == AuditWriterClient::INTERFACE_ID);
-        if self.info.model_allowed {
-            grants.extend(delegation(&grants));
-        }
+        grants.extend(of_runner(&grants, &self.info, S::NEVER_OFFERED));
         self.grants.replace(grants);
         Ok(())
     }

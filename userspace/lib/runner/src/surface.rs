@@ -1,5 +1,6 @@
 //! What shows a session and asks its person.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -13,8 +14,11 @@ use capos_schema::reflection::MethodInfo;
 use capos_schema::terminal::Style;
 use serde_json::{Map, Value};
 
-use crate::runner::Runner;
+use crate::runner::{Base, Runner};
 use crate::writes::Asked;
+
+/// A call of a tool that a surface serves itself, once its arguments are checked. It returns the results as JSON, or why it failed.
+pub type OwnCall = Box<dyn FnOnce() -> Result<Value, String>>;
 
 /// A surface of a session: the console, or a client of the agent host.
 #[allow(async_fn_in_trait)]
@@ -44,6 +48,15 @@ pub trait Surface: Sized + 'static {
 
     /// The form of a call that has one.
     fn form(runner: &Runner<Self>, tool: &Tool) -> Option<Self::Form>;
+
+    /// The call of a tool that the surface serves itself, with these arguments; none if an object serves the tool. It has no effect
+    /// before it is made.
+    ///
+    /// # Errors
+    /// What is wrong with which argument.
+    fn own_call(_base: &Rc<Base<Self>>, _tool: &Tool, _given: &Map<String, Value>) -> Option<Result<OwnCall, String>> {
+        None
+    }
 
     /// Asks whether a call may run, and how far that consent reaches.
     ///

@@ -14,7 +14,7 @@ use capos_client_protocol::result::TaskStatus;
 use capos_policy::{category, may_stand};
 use capos_run_state::Sink;
 use capos_runner::change::PendingWrite;
-use capos_runner::grants::DELEGATION;
+use capos_runner::grants::{DELEGATION, REMINDING};
 use capos_runner::{Form, Runner, Surface, loss};
 use capos_schema::authority::{ConsentReach, MachineSetupClient, Reply, SettingsClient, Span, UsersClient};
 use capos_schema::cap::{LocalBoxFuture, Message};
@@ -144,9 +144,14 @@ async fn notes(runner: &Runner<Client>, ask: &Ask<'_>) -> Vec<String> {
 impl Surface for Client {
     type Form = NoForm;
 
-    /// The machine is set up and managed at its console. Clients are not told of child runs.
-    const NEVER_OFFERED: &'static [u64] =
-        &[MachineSetupClient::INTERFACE_ID, UsersClient::INTERFACE_ID, SettingsClient::INTERFACE_ID, DELEGATION];
+    /// The machine is set up and managed at its console. Clients are not told of child runs, and show no reminders.
+    const NEVER_OFFERED: &'static [u64] = &[
+        MachineSetupClient::INTERFACE_ID,
+        UsersClient::INTERFACE_ID,
+        SettingsClient::INTERFACE_ID,
+        DELEGATION,
+        REMINDING,
+    ];
 
     fn name(&self) -> String {
         format!("client {}", self.name)

@@ -18,12 +18,11 @@ use capos_keyspace::Durability;
 use capos_policy::{Answer, Explanation, Gate, GrantedTool, Review, SessionPolicy, unagreed};
 use capos_rt::{TaskGroup, log};
 use capos_schema::authority::{
-    ApprovalClientClient, BackupsClient, ChildRunsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient,
-    NamedGrant, Profile, Reply, Risk, SessionInfo, SettingsClient, ToolPermission, ToolQuestion,
-    UserSessionBeginPartResults, UserSessionBeginRunResults, UserSessionBudgetResults, UserSessionBundleResults,
-    UserSessionDecideResults, UserSessionExplainResults, UserSessionModelResults, UserSessionPolicyResults,
-    UserSessionRenewPolicyResults, UserSessionReviewResults, UserSessionServer, UserSessionStepUpResults,
-    UserSessionUnlockResults, UsersClient,
+    ApprovalClientClient, BackupsClient, ConsentReach, Decision, LeaseClient, MachineSetupClient, NamedGrant, Profile,
+    Reply, Risk, SessionInfo, SettingsClient, ToolPermission, ToolQuestion, UserSessionBeginPartResults,
+    UserSessionBeginRunResults, UserSessionBudgetResults, UserSessionBundleResults, UserSessionDecideResults,
+    UserSessionExplainResults, UserSessionModelResults, UserSessionPolicyResults, UserSessionRenewPolicyResults,
+    UserSessionReviewResults, UserSessionServer, UserSessionStepUpResults, UserSessionUnlockResults, UsersClient,
 };
 use capos_schema::cap::{CallContext, CallError, Cap, Client, Rights};
 use capos_schema::conversations::ConversationStoreClient;
@@ -44,7 +43,7 @@ use crate::run::Counter;
 mod part;
 mod policy;
 
-use policy::{grant_tools, issue, policy_info};
+use policy::{grant_runner_tools, grant_tools, issue, policy_info};
 
 /// Leases that one session can hold, those that were used or are over among them.
 const LEASES: u32 = 8;
@@ -149,8 +148,7 @@ impl Session {
             grant_tools(&mut tools, MachineSetupClient::INTERFACE_ID, false);
         }
         if model_allowed {
-            // The runner has no object for it: it begins the child run itself.
-            grant_tools(&mut tools, ChildRunsClient::INTERFACE_ID, false);
+            grant_runner_tools(&mut tools, profile);
         }
         let policy = issue(&broker, &info, ends, &tools)?;
         let info = SessionInfo { policy: policy_info(&policy), ..info };

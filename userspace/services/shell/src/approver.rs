@@ -22,6 +22,7 @@ use capos_schema::terminal::{LineEnd, Style};
 use capos_terminal::{count_spaces, escape_json, quote, wrap};
 
 use self::choice::{Choice, allow};
+use crate::background::reminders;
 use crate::changed_row;
 use crate::command::setup;
 use crate::console::Runner;
@@ -230,6 +231,9 @@ impl Questions<'_> {
             page.line(style, fact, columns);
         }
         if let Some(note) = setup::note(self.runner, ask.tool).await {
+            page.line(Style::Plain, &note, columns);
+        }
+        if let Some(note) = reminders::note(self.runner, ask) {
             page.line(Style::Plain, &note, columns);
         }
         for fact in loss::facts(self.runner, ask).await {

@@ -7,16 +7,17 @@ use core::cell::Cell;
 
 use capos_agent::Tool;
 use capos_agent::world::{Answer, Ask, Excess, More, Secret, Show};
-use capos_runner::Surface;
+use capos_runner::{OwnCall, Surface};
 use capos_schema::authority::{ConsentReach, Reply};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::PermissionMode;
 use capos_schema::terminal::Style;
+use serde_json::{Map, Value};
 
 use crate::approver;
 use crate::background::announce::Announcer;
 use crate::background::questions::Given;
-use crate::background::reminders::Reminders;
+use crate::background::reminders::{self, Reminders};
 use crate::background::{self, Backgrounds};
 use crate::command::setup::{SetUp, Successor};
 use crate::render::{self, Progress};
@@ -24,6 +25,9 @@ use crate::screen::Screen;
 
 /// What one session's loop runs on, at the console.
 pub type Runner = capos_runner::Runner<Console>;
+
+/// What the loops of a session at the console share.
+pub type Base = capos_runner::Base<Console>;
 
 /// The console.
 pub struct Console {
@@ -94,6 +98,10 @@ impl Surface for Console {
 
     fn form(runner: &Runner, tool: &Tool) -> Option<SetUp> {
         SetUp::of(runner, tool)
+    }
+
+    fn own_call(base: &Rc<Base>, tool: &Tool, given: &Map<String, Value>) -> Option<Result<OwnCall, String>> {
+        reminders::call(base, tool, given)
     }
 
     async fn consent(runner: &Runner, ask: &Ask<'_>) -> Result<ConsentReach, Reply> {

@@ -3,7 +3,7 @@
 //! A child run is a run like any other: the same loop, gate, person and records. What is different:
 //!
 //! * Its conversation begins with the task alone, and has the label of what the model had seen that wrote it.
-//! * Its tools are some of its parent's, and never the one that delegates. So there are no grandchildren.
+//! * Its tools are some of its parent's, and never the one that delegates. So there are no grandchildren. It sets no reminders either.
 //! * Its budget and its model calls are a part of what its parent has left. At a limit it ends; nobody is asked for more.
 //! * Child runs of a run run one after the other, so no two questions are open at one time.
 //! * It ends when its parent is cancelled. It is not continued: the call that began it has the fate of any other call.
@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 
 use capos_run_state::Children;
-use capos_schema::authority::{ChildRunsClient, Label};
+use capos_schema::authority::{ChildRunsClient, Label, RemindersClient};
 use serde_json::Value;
 
 use crate::agent::Agent;
@@ -33,6 +33,12 @@ pub(crate) use order::Order;
 /// Whether a tool begins a child run.
 pub(crate) fn delegates(tool: &Tool) -> bool {
     tool.descriptor.interface_id == ChildRunsClient::INTERFACE_ID
+}
+
+/// Whether a tool is the run's own, and no child run has it: it begins one, or it sets a reminder for the person, who sees little of
+/// what a child run does.
+fn stays(tool: &Tool) -> bool {
+    delegates(tool) || tool.descriptor.interface_id == RemindersClient::INTERFACE_ID
 }
 
 /// A child run that begins.
@@ -71,7 +77,7 @@ pub(crate) struct Origin {
 
 /// What the calls of one answer may give child runs.
 pub(crate) struct Given {
-    /// The run's own tools.
+    /// The tools of the run that a child run may have.
     tools: Vec<Tool>,
     system: String,
     bounds: Bounds,
@@ -98,7 +104,7 @@ impl<W: World> Agent<W> {
         let found = &snapshot.tools().iter().find(|tool| delegates(tool))?.descriptor;
         let (asked, most) = going.steps();
         let mut given = Given {
-            tools: snapshot.tools().iter().filter(|tool| !delegates(tool)).cloned().collect(),
+            tools: snapshot.tools().iter().filter(|tool| !stays(tool)).cloned().collect(),
             system: self.system().to_string(),
             bounds: *self.bounds(),
             policy: self.policy.clone(),

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use capos_budget::{Amounts, Dimension};
 use serde_json::Value;
 
-use super::{Given, delegates};
+use super::Given;
 use crate::snapshot::{Tool, quote};
 
 /// Milliseconds of a second.
@@ -43,7 +43,7 @@ impl Order {
         let mut tools: Vec<Tool> = Vec::new();
         for name in value.get("tools").and_then(Value::as_array).into_iter().flatten() {
             let name = name.as_str().unwrap_or_default();
-            let found = given.tools.iter().find(|tool| tool.descriptor.name == name && !delegates(tool));
+            let found = given.tools.iter().find(|tool| tool.descriptor.name == name);
             let found = found.ok_or_else(|| format!("$.tools: {} is no tool that you can pass on", quote(name)))?;
             if !tools.contains(found) {
                 tools.push(found.clone());

@@ -9,7 +9,7 @@ use capos_agent::{
 };
 use capos_budget::Dimension;
 use capos_run_state::{Buffer, Checkpoint, Record};
-use capos_schema::authority::{ChildRunsClient, Provenance, SessionLimits};
+use capos_schema::authority::{ChildRunsClient, Provenance, RemindersClient, SessionLimits};
 use capos_schema::cap::LocalBoxFuture;
 use capos_schema::models::*;
 use serde_json::json;
@@ -217,6 +217,28 @@ fn i15_a_child_run_has_no_more_tools_than_its_parent_and_no_child_runs() {
     // Calls that were not permitted are no child runs.
     let (checkpoint, _) = world.0.points.borrow().last().unwrap().clone();
     assert_eq!(checkpoint.progress.children.list.iter().map(|child| child.number).collect::<Vec<_>>(), [4]);
+}
+
+/// The person who typed the request sees little of what a child run does.
+#[test]
+fn a_child_run_sets_no_reminders() {
+    let descriptor = ToolDescriptor {
+        name: "remind".into(),
+        interface_id: RemindersClient::INTERFACE_ID,
+        handle: handle_text([98; 16]),
+        permission: PermissionMode::Consent,
+        category: "mutating".into(),
+        ..ToolDescriptor::default()
+    };
+    let remind = Tool { descriptor, capability: 21, touches: vec![21], max_result: 64, ..Tool::default() };
+    let tools = Snapshot::new(tools().tools().iter().cloned().chain([remind]).collect()).unwrap();
+    let world = world(vec![vec![delegate("a", "Remind them.", &["remind"], json!({}))], said("Done.")]);
+    let mut agent = agent(&world, SessionLimits::default());
+    assert_eq!(world.run(agent.turn("please", &tools)), TurnEnd::Answered);
+    world.drain();
+    world.check_audit();
+    let why = result(&agent, "a").content;
+    assert!(why.starts_with("invalidArguments: $.tools: \"remind\" is no tool that you can pass on"), "{why}");
 }
 
 /// The model calls of a child run are its parent's. At its limit it ends, and nobody is asked.

@@ -8,7 +8,8 @@ use capos_audit::Kind;
 use capos_policy::{At, GrantedTool, Holder, Measured, PolicyBundle, SessionPolicy};
 use capos_rt::{TaskGroup, log};
 use capos_schema::authority::{
-    PolicyInfo, SessionInfo, SettingsClient, ToolQuestion, UserSessionPolicyResults, UserSessionRenewPolicyResults,
+    ChildRunsClient, PolicyInfo, Profile, RemindersClient, SessionInfo, SettingsClient, ToolQuestion,
+    UserSessionPolicyResults, UserSessionRenewPolicyResults,
 };
 use capos_schema::cap::{CallError, Client as _};
 use capos_schema::conversations::ConversationStoreClient;
@@ -102,6 +103,15 @@ pub(super) fn grant_tools(tools: &mut Vec<GrantedTool>, interface: u64, read_onl
                 trees: method.trees,
             });
         }
+    }
+}
+
+/// The tools of what no object serves, in sessions that may use a model: the runner begins child runs, and the console keeps an
+/// operator's reminders.
+pub(super) fn grant_runner_tools(tools: &mut Vec<GrantedTool>, profile: Profile) {
+    grant_tools(tools, ChildRunsClient::INTERFACE_ID, false);
+    if profile == Profile::Operator {
+        grant_tools(tools, RemindersClient::INTERFACE_ID, false);
     }
 }
 

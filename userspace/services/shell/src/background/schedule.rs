@@ -3,11 +3,11 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use capos_agent::world::Host;
 use capos_agent::{Either, Signal, race};
 
-use crate::console::Runner;
+use crate::console::Base;
 use crate::escape::in_quotes;
+use crate::readable::offset;
 
 /// Nanoseconds of a second and of a millisecond, and milliseconds of a minute and a day.
 const SECOND: u64 = 1_000_000_000;
@@ -29,6 +29,12 @@ pub enum When {
     After(u64),
     /// At this time since 1970, in milliseconds, by the clock of the day.
     At(u64),
+}
+
+/// The time of the day, in milliseconds since 1970, and the minutes by which the person's clock is ahead; none if it is not set.
+pub fn clock(base: &Base) -> Option<(u64, i16)> {
+    let unix = base.clock.wall_clock().ok().filter(|unix| *unix >= capos_setup::CLOCK_IS_SET);
+    unix.map(|unix| (unix, offset()))
 }
 
 /// What a person's line says of the time, and the request.
@@ -68,28 +74,49 @@ pub fn moment(time: &str, now: u64, clock: Option<(u64, i16)>) -> Result<When, S
     }
 }
 
+/// What a model's call says of the time: so many seconds from now, or the next time of the day, and 0 or nothing for the other.
+///
+/// # Errors
+/// What is wrong with which argument.
+pub fn of_call((seconds, time): (u64, &str), now: u64, clock: Option<(u64, i16)>) -> Result<When, String> {
+    match (seconds, time.trim()) {
+        (0, "") => Err("$.afterSeconds: give this, from 1 on, or time, such as 18:00".to_string()),
+        (seconds, "") => Ok(When::After(now.saturating_add(seconds.saturating_mul(SECOND)))),
+        (0, time) => {
+            let minutes = minutes(time)
+                .ok_or_else(|| format!("$.time: {} is no time of the day, such as 18:00", quoted(time)))?;
+            let (unix, offset) =
+                clock.ok_or("$.time: the machine's clock is not set; give afterSeconds, or have the person set it")?;
+            Ok(When::At(next(minutes, unix, offset)))
+        }
+        _ => Err("$.time: give either this or afterSeconds, and not both".to_string()),
+    }
+}
+
 /// Whether that is before the session's end.
 ///
 /// # Errors
 /// When the session ends.
-pub fn check_end(when: When, runner: &Runner) -> Result<(), String> {
-    let end = runner.started.saturating_add(runner.info.limits.max_seconds.saturating_mul(SECOND));
-    let left = end.saturating_sub(runner.now());
-    match when.left(runner.now(), runner.clock.wall_clock().ok()) < left {
+pub fn check_end(when: When, base: &Base) -> Result<(), String> {
+    let now = base.clock.now();
+    let end = base.started.saturating_add(base.info.limits.max_seconds.saturating_mul(SECOND));
+    let left = end.saturating_sub(now);
+    match when.left(now, base.clock.wall_clock().ok()) < left {
         true => Ok(()),
         false => Err(format!("this session ends in {}", text(left))),
     }
 }
 
 /// Waits until then; false if it was cancelled before.
-pub async fn until(when: When, runner: &Runner, cancel: &Signal) -> bool {
+pub async fn until(when: When, base: &Base, cancel: &Signal) -> bool {
     loop {
         // The clock of the day is looked at again and again.
-        let left = when.left(runner.now(), runner.clock.wall_clock().ok());
+        let now = base.clock.now();
+        let left = when.left(now, base.clock.wall_clock().ok());
         if left == 0 {
             return true;
         }
-        let wait = runner.sleep_until(runner.now().saturating_add(left.min(LOOK)));
+        let wait = base.clock.sleep_until(now.saturating_add(left.min(LOOK)));
         if let Either::Left(()) = race(cancel.wait(), wait).await {
             return false;
         }
@@ -123,14 +150,26 @@ fn seconds(text: &str) -> Option<u64> {
     number.checked_mul(each)
 }
 
-/// A time of the day such as 18:00 in minutes.
+/// A time of the day in minutes: such as 18:00, 6:30pm or 6 PM.
 fn minutes(text: &str) -> Option<u64> {
-    let (hours, minutes) = text.split_once(':').filter(|(_, minutes)| minutes.len() == 2)?;
     let part = |text: &str, most: u64| -> Option<u64> {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         text.parse().ok().filter(|number| digits && *number < most)
     };
-    part(hours, 24)?.checked_mul(60)?.checked_add(part(minutes, 60)?)
+    let text = text.to_ascii_lowercase();
+    let halves = [("am", 0), ("pm", 12)].into_iter().find_map(|(half, hours)| Some((text.strip_suffix(half)?, hours)));
+    let (clock, half) = halves.map_or((text.as_str(), None), |(clock, hours)| (clock.trim_end(), Some(hours)));
+    let (hours, minutes) = match (clock.split_once(':'), half) {
+        (Some((hours, minutes)), _) if minutes.len() == 2 => (hours, minutes),
+        (None, Some(_)) => (clock, "0"),
+        _ => return None,
+    };
+    let hours = match half {
+        None => part(hours, 24)?,
+        // 12 am is midnight.
+        Some(half) => part(hours, 13).filter(|hours| *hours > 0)?.checked_rem(12)?.checked_add(half)?,
+    };
+    hours.checked_mul(60)?.checked_add(part(minutes, 60)?)
 }
 
 /// The next time at which the clock shows this minute of the day, in milliseconds since 1970. The clock is `offset` minutes
@@ -197,6 +236,44 @@ mod tests {
             assert_eq!(moment(bad, now, clock), Err(format!("{bad:?} is no time")));
         }
         assert!(parse("--at 18:00 x", now, None).is_err_and(|why| why.contains("the clock is not set")));
+    }
+
+    #[test]
+    fn a_time_of_the_day_is_read_in_both_ways() {
+        for (text, hour, minute) in [
+            ("18:00", 18, 0),
+            ("6:30", 6, 30),
+            ("6pm", 18, 0),
+            ("6 PM", 18, 0),
+            ("06:05am", 6, 5),
+            ("12am", 0, 0),
+            ("12:15 pm", 12, 15),
+        ] {
+            assert_eq!(minutes(text), Some(hour * 60 + minute), "{text}");
+        }
+        for bad in ["18", "18pm", "0am", "6:5pm", "pm", "6 30pm", "6:30xm", "-6pm", "\u{a0}"] {
+            assert_eq!(minutes(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_call_names_one_time() {
+        let now = 5 * SECOND;
+        let clock = Some((MORNING, 60));
+        let of = |seconds, time| of_call((seconds, time), now, clock);
+        assert_eq!(of(1200, ""), Ok(When::After(1205 * SECOND)));
+        assert_eq!(of(0, " 08:41 "), Ok(When::At(MORNING + MINUTE)));
+        assert_eq!(of(u64::MAX, ""), Ok(When::After(u64::MAX)));
+        for (seconds, time, words) in [
+            (0, "", "$.afterSeconds: give this"),
+            (5, "18:00", "$.time: give either this or afterSeconds"),
+            (0, "soon", "$.time: \"soon\" is no time of the day"),
+        ] {
+            assert!(of(seconds, time).is_err_and(|why| why.starts_with(words)), "{seconds} {time}");
+        }
+        let unset = of_call((0, "18:00"), now, None);
+        assert!(unset.is_err_and(|why| why.starts_with("$.time: the machine's clock is not set")));
+        assert_eq!(of_call((1, ""), now, None), Ok(When::After(6 * SECOND)));
     }
 
     /// A clock that is set changes when a run begins that waits for a time of the day, and never one that waits for so long.

@@ -5,7 +5,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use crate::command::{
-    Commands, Done, Flow, audit, budget, conversations, cut_off, inspect, model, plainly, runs, settings, stop, users,
+    Commands, Done, Flow, audit, background, budget, conversations, cut_off, inspect, model, plainly, runs, settings,
+    stop, users,
 };
 use crate::escape::escape;
 use crate::help::help;
@@ -37,6 +38,7 @@ const HELP: &[(&str, &str)] = &[
     ("/resume", "renew a policy that has expired; otherwise continue the last conversation"),
     ("/resume N", "continue a saved conversation: a number of the list, or the beginning of an id"),
     ("/stop", "end the conversation; the next line begins a new one"),
+    ("/remind", "list the reminders that wait; /remind cancel N drops one"),
     ("/model", "list the models; /model ID or TITLE changes the model"),
     (
         "/plain",
@@ -66,6 +68,7 @@ async fn run(session: &mut Session, line: &str) -> Flow {
         "conversations" => conversations::list(session, &rest).await,
         "resume" => conversations::resume(session, &rest).await,
         "stop" => stop(session).await,
+        "remind" => background::remind::of_assistant(session, text).await,
         "model" => model::model(session, &rest).await,
         "plain" => plainly(session, &rest).await,
         "passphrase" => users::passphrase(session).await,

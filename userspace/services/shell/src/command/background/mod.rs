@@ -18,7 +18,6 @@ use crate::approver::Shown;
 use crate::background::questions::{Given, Question};
 use crate::background::{self, Background, schedule};
 use crate::escape::{first_line, name};
-use crate::readable::offset;
 use crate::session::Session;
 
 /// Letters of arguments in a list.
@@ -52,14 +51,8 @@ fn found(session: &Session, number: &str) -> Result<Rc<Background>, String> {
     found.ok_or_else(why)
 }
 
-/// The time of the day, in milliseconds since 1970, and the minutes by which the person's clock is ahead; none if it is not set.
-pub fn clock(session: &Session) -> Option<(u64, i16)> {
-    let unix = session.runner.clock.wall_clock().ok().filter(|unix| *unix >= capos_setup::CLOCK_IS_SET);
-    unix.map(|unix| (unix, offset()))
-}
-
 async fn begin(session: &mut Session, text: &str) -> Done {
-    let clock = clock(session);
+    let clock = schedule::clock(&session.runner);
     let (when, request) = schedule::parse(text, session.runner.now(), clock)?;
     refreshed(session).await?;
     if session.has_expired() {

@@ -7,11 +7,10 @@ use alloc::vec::Vec;
 use capos_agent::world::Host;
 use capos_schema::terminal::Style;
 
-use super::clock;
-use crate::background::reminders::{LETTERS, remind as begin};
+use crate::background::reminders::{Setter, remind as begin, wording};
 use crate::background::schedule;
 use crate::command::{Done, rows};
-use crate::escape::{escape, first_line};
+use crate::escape::first_line;
 use crate::session::Session;
 
 const USAGE: &str = "usage: /remind, /remind 30m TEXT (s, m or h), /remind 18:00 TEXT, or /remind cancel N";
@@ -20,25 +19,15 @@ const USAGE: &str = "usage: /remind, /remind 30m TEXT (s, m or h), /remind 18:00
 pub async fn remind(session: &Session, text: &str) -> Done {
     let runner = &session.runner;
     let told = match text.trim().split_once(char::is_whitespace) {
-        None if text.trim().is_empty() => return list(session).await,
+        None if text.trim().is_empty() => return list(session, "no reminder waits; /remind 30m TEXT sets one").await,
         None => return Err(USAGE.to_string()),
-        Some(("cancel", number)) => {
-            let number = number.trim();
-            if !number.parse().is_ok_and(|number| runner.reminders.cancel(number)) {
-                return Err(format!("there is no reminder {}; /remind lists them", first_line(number, 20)));
-            }
-            format!("reminder {number} is dropped")
-        }
+        Some(("cancel", number)) => cancel(session, number.trim())?,
         Some((time, text)) => {
-            let text = escape(text.trim());
-            let letters = text.chars().count();
-            if letters > LETTERS {
-                return Err(format!("a reminder has at most {LETTERS} letters, and this one has {letters}"));
-            }
-            let day = clock(session);
+            let text = wording(text)?;
+            let day = schedule::clock(runner);
             let when = schedule::moment(time, runner.now(), day).map_err(|why| format!("{why}; {USAGE}"))?;
-            let begun = begin(runner, &text, when)?;
-            let left = schedule::text(when.left(runner.now(), day.map(|(unix, _)| unix)));
+            let begun = begin(runner.base(), (&text, Setter::Person), when)?;
+            let left = begun.left(runner.now(), day.map(|(unix, _)| unix));
             format!(
                 "reminder {} comes in {left}, if this session lasts until then; /remind cancel {} drops it",
                 begun.number, begun.number
@@ -49,10 +38,35 @@ pub async fn remind(session: &Session, text: &str) -> Done {
     Ok(())
 }
 
-async fn list(session: &Session) -> Done {
+/// Lists the reminders that wait, or drops one, where the assistant alone sets them.
+pub async fn of_assistant(session: &Session, text: &str) -> Done {
+    let told = match text.trim().split_once(char::is_whitespace) {
+        None if text.trim().is_empty() => {
+            return list(session, "no reminder waits; the assistant sets one if you ask for it").await;
+        }
+        Some(("cancel", number)) => cancel(session, number.trim())?,
+        _ => return Err("usage: /remind, or /remind cancel N; ask the assistant to set a reminder".to_string()),
+    };
+    session.runner.screen.wrapped(&[(Style::Dim, &told)]).await;
+    Ok(())
+}
+
+/// Drops a reminder. Returns what to tell of that.
+///
+/// # Errors
+/// None with this number waits.
+fn cancel(session: &Session, number: &str) -> Result<String, String> {
+    if !number.parse().is_ok_and(|number| session.runner.reminders.cancel(number)) {
+        return Err(format!("there is no reminder {}; /remind lists them", first_line(number, 20)));
+    }
+    Ok(format!("reminder {number} is dropped"))
+}
+
+/// Lists the reminders that wait, or says that there is `none`.
+async fn list(session: &Session, none: &str) -> Done {
     let waiting = waiting(session);
     if waiting.is_empty() {
-        session.runner.screen.line(Style::Plain, "no reminder waits; /remind 30m TEXT sets one").await;
+        session.runner.screen.line(Style::Plain, none).await;
     }
     rows(session, &waiting).await;
     Ok(())

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use source::{train, vocabulary, words};
 
 /// The sets of requests of people.
-const SETS: [&str; 7] = [
+const SETS: [&str; 8] = [
     "requests",
     "requests-unread",
     "requests-once",
@@ -23,6 +23,7 @@ const SETS: [&str; 7] = [
     "requests-fifth",
     "requests-sixth",
     "requests-seventh",
+    "requests-eighth",
 ];
 
 /// The tokenizer and grammars of a file with the model's vocabulary, and the form of its calls.

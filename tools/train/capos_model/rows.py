@@ -17,6 +17,8 @@ LENGTH = 1024
 DECISION = 3.0
 # Conversations that may find no room before a row counts as full.
 _TRIES = 4
+# The same for a row without any conversation yet, whose tools leave little room.
+_MOST_TRIES = 40
 # Some conversations are apart from their tools, as if there were more between them: how many of a hundred, how far.
 _APART, _FARTHEST = 12, 900
 
@@ -154,7 +156,7 @@ def _row(encoder, generator, places, kind, found):
     tools = encoder.tools(generator.tools)
     row, branch, tries = Row(), 0, 0
     row.put(tools, [0.0] * len(tools), range(len(tools)), 0)
-    while tries < _TRIES:
+    while tries < (_TRIES if branch else _MOST_TRIES):
         for sample, counted in encoder.samples(generator.conversation()):
             if len(row.tokens) + len(sample) > kind.length:
                 tries += 1

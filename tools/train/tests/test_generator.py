@@ -224,6 +224,25 @@ def _copied(value, seen):
     return value in seen or (at > 0 and value[:at] in seen and value[at + 1 :] in seen)
 
 
+class Reminders(unittest.TestCase):
+    def test_their_texts_are_said_and_each_has_one_time(self):
+        for generator in (Generator("train", 31), Generator("both", 31), GroupGenerator(31)):
+            for _ in range(300):
+                text, call = generator._own_request("remind")
+                arguments = call.arguments
+                self.assertIn(arguments["text"], text)
+                self.assertEqual(len(arguments), 2, text)
+                self.assertTrue(arguments.get("afterSeconds") or arguments["time"] in text, text)
+                found = generator.machine.result("remind", arguments)
+                self.assertRegex(found, r"^reminder \d+ comes in [0-9a-z ]+; /remind cancel \d+ drops it$")
+                self.assertTrue(answers.failed(generator.machine.error("remind", arguments)))
+
+    def test_how_long_it_is_has_two_units(self):
+        machine = own_tools.Machine(Generator("train", 32).values)
+        told = {seconds: machine._left(seconds) for seconds in (5, 65, 1200, 3600, 86_399)}
+        self.assertEqual(list(told.values()), ["5 s", "1 min 5 s", "20 min 0 s", "1 h 0 min", "23 h 59 min"])
+
+
 class Answers(unittest.TestCase):
     def test_answers_are_made_of_the_results_words(self):
         cases = [
@@ -246,6 +265,10 @@ class Answers(unittest.TestCase):
             ('{"entries":[{"name":"a"}],"leftOut":0}', "There are: a."),
             ('{"entries":[{"name":"a"}],"leftOut":2}', "There are: a and more."),
             ('{"bytes":30}', "Done: 30 bytes."),
+            (
+                "reminder 3 comes in 1 h 0 min; /remind cancel 3 drops it",
+                "It says: reminder 3 comes in 1 h 0 min; /remind cancel 3 drops it",
+            ),
             ('{"leftOut":0,"matches":[{"line":2,"path":"a","text":"b"}],"notSearched":1}', "a: b"),
             ('{"name":"x","size":3}', "name is x, size is 3."),
             ("{not JSON", "It says: {not JSON"),

@@ -14,7 +14,7 @@ from capos_model.corpus.strangers import matcher, shapes
 from capos_model.corpus.values import WORDS
 
 # Tools for which nobody has typed requests yet.
-UNTYPED = {"copy_file", "move_file", "find_files", "search_files"}
+UNTYPED = {"copy_file", "move_file", "find_files", "search_files", "remind"}
 FILES = {**own_tools.PHRASINGS, "chains": CHAINS, "followups": FOLLOWUPS, "again": AGAIN, "chat": CHAT}
 # Requests that no tool can do have no call whose values could be read from the sentence.
 SAID = [(pattern, matcher(pattern)) for sections in FILES.values() for pattern in sections[TRAIN]]

@@ -48,6 +48,9 @@ JOINTS = {
     HELD_OUT: [", and once that is done, ", " and afterwards "],
 }
 
+# How patterns end whose last value is a text of several words: what follows it could be taken for a part of it.
+_TEXT_ENDS = ("{text}", '{text}"', "{errand}", '{errand}"', "{about}")
+
 # How many of a hundred of those conversations that can be about either are about tools that no system has.
 GENERIC = 45
 
@@ -303,7 +306,7 @@ class Generator:
         """A request for an own tool that stands before another, or behind one, in a sentence."""
         while True:
             pattern = self._pattern(own_tools.PHRASINGS[name])
-            if not (pattern.text.startswith(("{", '"')) if last else pattern.text.endswith(("{text}", '{text}"'))):
+            if not (pattern.text.startswith(("{", '"')) if last else pattern.text.endswith(_TEXT_ENDS)):
                 text, _, arguments = self._sentence(pattern)
                 return text, Call(name, arguments)
 
@@ -327,7 +330,7 @@ class Generator:
         """A second turn about what the first was about."""
         if self._generic():
             return self._generic_followup()
-        pattern = self._fitting(self._patterns(FOLLOWUPS), _followed_tools)
+        pattern = self._second_pattern()
         meant = dict(pattern.arguments)
         first, scene = meant["after"], meant["scene"]
         text, call = self._own_request(first)
@@ -344,7 +347,7 @@ class Generator:
         if scene in second_turns.FAILED:
             found = self.machine.list_services(failed=self.values.choose(self.machine.services()))
         asked, (text, values, _) = text, self._sentence(pattern, call.arguments.get("path"))
-        if scene in second_turns.NAMED:
+        if scene in second_turns.NAMED and self._is_listed():
             found = second_turns.named(found, values["file"], self.random.randrange(4))
         if scene in second_turns.LISTED:
             found = second_turns.named(found, values["folder"], self.random.randrange(4), "directory")
@@ -354,9 +357,17 @@ class Generator:
         stage = Stage(self.machine, failures=0.04)
         there = call.arguments.get("path", ".")
         stage.play(second_turns.SCENES[scene], {**values, "before": call.arguments, "there": there, "result": found})
-        needed = _followed_tools(meant)
+        needed = followed_tools(meant)
         tools = self._some_forbidden(self._own_set(needed), needed)
         return Conversation("followup", tools, messages + [user(text), *stage.messages], True)
+
+    def _second_pattern(self):
+        """What is said after an answer."""
+        return self._fitting(self._patterns(FOLLOWUPS), followed_tools)
+
+    def _is_listed(self):
+        """Whether the model sees what a list brought about a file that is asked for."""
+        return True
 
     def _generic_followup(self):
         """The same for another name."""
@@ -508,7 +519,7 @@ class Generator:
         return Conversation("chat", tools, [user(text), say(found)], own)
 
 
-def _followed_tools(meant):
+def followed_tools(meant):
     """The tools of a first turn and of what is said after it."""
     return [meant["after"], *second_turns.SCENES[meant["scene"]][0]]
 

@@ -6,9 +6,9 @@ each other.
 
 import re
 
-from . import contexts, own_tools, phrasing, strangers
+from . import contexts, own_tools, phrasing, repeats, second_turns, strangers
 from .conversation import user
-from .generator import CHAT, JOINTS, OPEN, Generator, forbid
+from .generator import CHAT, JOINTS, OPEN, Generator, followed_tools, forbid
 from .phrasing import ROWS, TRAIN
 from .typed import Typed, TypedMachine
 from .values import SERVICES
@@ -21,7 +21,7 @@ CLASSES = {
     "call": 48,
     "chain": 16,
     "parallel": 12,
-    "followup": 18,
+    "followup": 36,
     "change": 12,
     "absent": 16,
     # Only if the set has forbidden tools.
@@ -39,7 +39,15 @@ CUT, CUT_CLASSES = 30, ("call",)
 
 # Own tools that are requested more often than the others: those that take more than a name or a path.
 SHARES = {"write_file": 6, "read_log": 2, "run_program": 2}
-SHARES |= {"copy_file": 2, "move_file": 2, "find_files": 2, "search_files": 2}
+SHARES |= {"copy_file": 2, "move_file": 2, "find_files": 2, "search_files": 2, "remind": 3}
+
+
+# How many of a hundred second turns have the call of the first with one argument other.
+REPEATED = 25
+# How much more often those are drawn that people say most often.
+OFTEN_SHARE = 3
+# How many of a hundred lists show a file that is asked for: the model sees the beginning of a long list.
+LISTED = 60
 
 
 # From how many spaces on a pattern is a long sentence, and how much more often such ones are drawn.
@@ -255,13 +263,25 @@ class GroupGenerator(Generator):
         return set(needed) <= set(self._asked[0])
 
     def _fitting(self, patterns, needed):
-        """One of the possible patterns; each scene is as frequent as any other, however many patterns it has."""
+        """One of the possible patterns; how frequent a scene is does not depend on how many patterns it has."""
         scenes = {}
         for found in patterns:
             meant = dict(found.arguments)
             if self._possible(needed(meant)):
                 scenes.setdefault((meant.get("after"), meant["scene"]), []).append(found)
-        return self._one_of(self._any_of(list(scenes.values())))
+        if not scenes:
+            raise Unfit
+        shares = [OFTEN_SHARE if scene in second_turns.OFTEN else 1 for after, scene in scenes]
+        return self._one_of(self.random.choices(list(scenes.values()), shares)[0])
+
+    def _second_pattern(self):
+        possible = [pair for pair in repeats.WHAT if self._possible(followed_tools({"after": pair[0], "scene": pair[1]}))]
+        if possible and self.random.randrange(100) < REPEATED:
+            return repeats.pattern(self.random, self.values.choose(possible))
+        return super()._second_pattern()
+
+    def _is_listed(self):
+        return self.random.randrange(100) < LISTED
 
     def _missing_name(self):
         there = {tool.name for tool in self.tools}

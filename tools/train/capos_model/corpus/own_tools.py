@@ -86,9 +86,23 @@ class Machine:
             reasons["run_program"] = [f"there is no program `{program}`; there are {', '.join(PROGRAMS)}"]
         if service and service not in SERVICES:
             reasons[name] = [f"there is no service `{service}`; there are {', '.join(SERVICES)}"]
+        if name == "remind":
+            return self._reminder_error(arguments)
         if name not in reasons or path == ".":
             return None
         return f"executionError: invalid argument: {self.values.choose(reasons[name])}"
+
+    def _reminder_error(self, arguments):
+        """Why a reminder is not set: the call names no fit time, or too many reminders wait."""
+        given = "afterSeconds" if "afterSeconds" in arguments else "time"
+        reasons = [
+            "executionError: 16 reminders of this session wait, which is the limit; /remind cancel N drops one",
+            f"invalidArguments: $.{given}: this session ends in {self._left()}, and its reminders end with it",
+        ]
+        if given == "time":
+            unset = "the machine's clock is not set; give afterSeconds, or have the person set it"
+            reasons.append(f"invalidArguments: $.time: {unset}")
+        return self.values.choose(reasons)
 
     def system_status(self):
         memory = self.values.choose([268, 534, 1071, 2145, 4293]) * 1_000_000 + self.random.randint(0, 999_999)
@@ -224,6 +238,18 @@ class Machine:
 
     def make_directory(self, path):
         return "done"
+
+    def _left(self, seconds=None):
+        """How long it is, as the shell tells it; any time if it is not given."""
+        seconds = seconds or self.random.randint(60, 86_399)
+        if seconds < 60:
+            return f"{seconds} s"
+        minutes = seconds // 60 % 60
+        return f"{seconds // 3600} h {minutes} min" if seconds >= 3600 else f"{minutes} min {seconds % 60} s"
+
+    def remind(self, text, afterSeconds=None, time=""):
+        number = self.random.randint(1, 12)
+        return f"reminder {number} comes in {self._left(afterSeconds)}; /remind cancel {number} drops it"
 
     def copy_file(self, source, to):
         least, most = (0, 99) if self.values.chance(0.3) else (100, 60_000)

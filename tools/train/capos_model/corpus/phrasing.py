@@ -23,6 +23,8 @@ ROWS = "rows"
 _SYNONYM = re.compile(r"<(\w+)>")
 _GROUP = re.compile(r"\(([^()\[\]]*)\)|\[([^()\[\]]*)\]")
 _SLOT = re.compile(r"\{(\w+)\}")
+# A text in quotes.
+_QUOTED = re.compile(r'"(\{(?:text|errand)\})"')
 
 _OPENINGS = {
     TRAIN: ["please ", "can you ", "could you ", "I want you to ", "now ", "hey, ", "you should ", "I need you to "],
@@ -241,8 +243,8 @@ def unquoted(sentence, random):
         return sentence
     chance = random.random()
     if chance < 0.5:
-        return sentence.replace('"{text}"', "{text}")
-    return sentence.replace('"{text}"', "'{text}'") if chance < 0.62 else sentence
+        return _QUOTED.sub(r"\1", sentence)
+    return _QUOTED.sub(r"'\1'", sentence) if chance < 0.62 else sentence
 
 
 _HASTE = {" you ": " u ", "please": "pls", "thanks": "thx", " are ": " r ", " and ": " & ", "want to": "wanna", "give me": "gimme"}

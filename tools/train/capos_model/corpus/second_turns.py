@@ -213,6 +213,11 @@ def _rename_new(stage, values):
     return stage.call("move_file", **{"from": path, "to": beside(path, values["file"])})
 
 
+def _rename_made(stage, values):
+    path = values["before"]["path"]
+    return stage.call("move_file", **{"from": path, "to": beside(path, values["folder2"])})
+
+
 def _list_around(stage, values):
     return stage.call("list_directory", path=values["before"]["path"].rpartition("/")[0] or ".")
 
@@ -242,9 +247,6 @@ def _append_named(stage, values):
 
 def _copy_second(stage, values):
     return stage.call("copy_file", **{"from": picked(values["result"], 1), "to": values["path2"]})
-
-
-# Each scene with the tools that it may need.
 
 
 # Each scene with the tools that it may need.
@@ -328,6 +330,10 @@ SCENES = {
     "log_since_it": (["read_log"], _logged_it(lastSeconds="duration")),
     "write_other": (["write_file"], _repeated("write_file", path="path2")),
     "write_beside": (["write_file"], _beside_it("write_file", "path", text="text")),
+    "read_beside": (["read_file"], _beside_it("read_file", "path")),
+    "info_beside": (["file_info"], _beside_it("file_info", "path")),
+    "delete_beside": (["delete_file"], _beside_it("delete_file", "path")),
+    "rename_made": (["move_file"], _rename_made),
     "list_around": (["list_directory"], _list_around),
     "copy_other": (["copy_file"], _repeated("copy_file", to="path2")),
     "copy_next": (["copy_file"], _next_to_it("copy_file")),
@@ -350,7 +356,17 @@ SCENES = {
     "status_again": (["service_status"], _repeated("service_status")),
     "services_now": steps(("list_services", {})),
     "system_now": steps(("system_status", {})),
-    "log_now": steps(("read_log", {})),}
+    "log_now": steps(("read_log", {})),
+}
+
+# What people say most often after an answer: training draws it more often than the rest.
+OFTEN = {"read_named", "delete_named", "info_named", "copy_named", "move_named", "append_named", "list_in_it"}
+OFTEN |= {"restart_it", "stop_it", "status_it", "log_it", "log_errors_it", "restart_logged", "stop_logged", "status_logged"}
+OFTEN |= {"log_errors", "log_newest", "log_since", "log_other", "status_other", "restart_other", "restart_failed_it", "log_failed_it"}
+OFTEN |= {"append_it", "write_it", "delete_it", "read_it", "info_it", "copy_it", "move_it", "rename_it", "copy_it_into", "move_it_into"}
+OFTEN |= {"read_new", "info_new", "append_new", "delete_old", "delete_new", "move_back", "rename_new", "move_into_it", "rename_made"}
+OFTEN |= {"find_in_folder", "find_other", "search_in_folder", "search_in_file", "search_other", "run_with_word", "run_again"}
+OFTEN |= {"read_found", "delete_found", "read_match", "search_it", "make_inside", "copy_into_it", "write_into_it"}
 
 # Scenes that need a folder in the turn before, other than that in which one is.
 INTO = {"move_into_it", "copy_into_it", "find_everywhere", "search_everywhere"}

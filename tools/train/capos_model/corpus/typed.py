@@ -110,6 +110,11 @@ https://{site} | see https://{site} | look at {site} {day} | password {key}{numb
 """.replace("\n", "|").split("|")
 _TEXTS = [" ".join(text.split()) for text in _TEXTS if text.strip()]
 
+# Texts that say what to do, without a time or a number of days, which could be taken for that of a reminder.
+_ERRANDS = [text for text in _TEXTS if text.startswith("{do}") and not re.search("{(hour|time|date|number)}", text)]
+_ABOUT = ["{one} {thing}", "{one} {thing}", "{thing}", "the {like} {thing}", "{person}", "{who}", "{thing} {where}", "{one} {thing} for {who}"]
+_ABOUT += ["{thing} and {thing}", "{one} {thing} of {person}"]
+
 # Names that people give to files and folders, and how files end.
 _NAMES = _words(
     """agenda album alarm app archive attic bank basics bike bills birthday blog book books bookmarks budget build calls cars
@@ -239,12 +244,21 @@ class Typed(Values):
         return text
 
     def _text(self):
-        text = self.choose(_TEXTS)
-        while found := _OPEN.search(text):
-            text = text[: found.start()] + self.part_of_text(found.group(1)) + text[found.end() :]
+        text = self._filled(self.choose(_TEXTS))
         if self.chance(0.25):
             text = text[:1].upper() + text[1:]
         return text + (self.choose([".", "!", "?"]) if self.chance(0.12) else "")
+
+    def _filled(self, text):
+        while found := _OPEN.search(text):
+            text = text[: found.start()] + self.part_of_text(found.group(1)) + text[found.end() :]
+        return text
+
+    def errand(self):
+        return self._filled(self.choose(_ERRANDS)) if self.chance(0.8) else super().errand()
+
+    def about(self):
+        return self._filled(self.choose(_ABOUT)) if self.chance(0.8) else super().about()
 
     def part_of_text(self, name):
         """A value for an open place of a text."""

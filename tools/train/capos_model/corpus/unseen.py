@@ -15,7 +15,8 @@ from .conversation import Call, Conversation, invoke, none, result, say, user
 from .values import Values
 
 FOLDER = Path(__file__).parents[2] / "data"
-NAMES = ("requests", "requests-unread", "requests-once", "requests-fourth", "requests-fifth", "requests-sixth", "requests-seventh")
+NAMES = ("requests", "requests-unread", "requests-once", "requests-fourth", "requests-fifth", "requests-sixth")
+NAMES += ("requests-seventh", "requests-eighth")
 # Tools after which something is gone. None of them may be proposed unless it was asked for.
 GRAVE = {"delete_file", "stop_service", "power_off"}
 # Whose tools they are about.

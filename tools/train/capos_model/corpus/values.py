@@ -3,6 +3,8 @@
 import tomllib
 from pathlib import Path
 
+from .words import clock, delay
+
 # The system's manifest: which services and programs there are.
 MANIFEST = tomllib.loads((Path(__file__).parents[4] / "iso_root/etc/manifest.toml").read_text(encoding="utf-8"))
 
@@ -31,6 +33,13 @@ PEOPLE = "ada bob clara david emma felix grace henry iris jonas kira leo mia noa
 _ONSETS = "b c d f g h j k l m n p r s t v w z br cr dr fl gr kl pl pr sk st tr sh ch qu x".split()
 _VOWELS = "a e i o u ai ou ee y".split()
 _CODAS = ["", "", "", "n", "r", "s", "l", "m", "x", "k", "t", "nd", "rk"]
+
+
+# What people have themselves reminded to do.
+ERRANDS = "call ask buy feed fetch check close open wash water send read clean sell move visit".split()
+# What they set that rings later, and the words by which they only say that they want to hear something.
+TIMERS = ["timer", "timer", "timer", "alarm", "alarm", "countdown", "egg timer", "kitchen timer", "alarm clock"]
+WAKES = ["wake me", "wake me", "wake me up", "wake us", "remind me", "ping me", "alert me"]
 
 
 class Values:
@@ -109,6 +118,14 @@ class Values:
             return self.word()
         return f"{self.word()} {self.word()}" if kind < 0.85 else self.name()
 
+    def errand(self):
+        """What to remind somebody to do."""
+        return f"{self.choose(ERRANDS)} {self.about()}"
+
+    def about(self):
+        """What to remind somebody of."""
+        return self.choose(PEOPLE) if self.chance(0.2) else f"{self.choose(['the', 'my', 'our'])} {self.word()}"
+
     def number(self):
         return self.choose([self.random.randint(1, 9), self.random.randint(10, 99), self.random.randint(100, 9999)])
 
@@ -137,5 +154,11 @@ class Values:
             "pattern": self.name_pattern,
             "flag": lambda: f"-{self.choose('abcdefhilnpqrstuvx')}" if self.chance(0.4) else f"--{self.word()}",
             "phrase": self.phrase,
+            "delay": lambda: delay(self.random),
+            "clock": lambda: clock(self.random),
+            "errand": self.errand,
+            "about": self.about,
+            "timer": lambda: self.choose(TIMERS),
+            "wake": lambda: self.choose(WAKES),
         }
         return sources[kind]()

@@ -218,3 +218,40 @@ def duration(random):
         return Duration(count * seconds, f"{count}{random.choice(['', ' '])}{short}")
     said = _SPOKEN[count - 1] if count <= len(_SPOKEN) and random.random() < 0.5 else str(count)
     return Duration(count * seconds, f"{said} {several}")
+
+
+# Times from now on that are not a number with a unit.
+_DELAYS = {"a minute": 60, "an hour": 3600, "one hour": 3600, "half an hour": 1800, "a quarter of an hour": 900, "three quarters of an hour": 2700}
+_DELAYS |= {"an hour and a half": 5400, "one and a half hours": 5400, "two and a half hours": 9000, "a couple of minutes": 120}
+_DELAYS |= {"a couple of hours": 7200, "1.5 hours": 5400, "1h 30m": 5400, "1h30m": 5400, "2h30m": 9000}
+_ROUND = [1, 2, 3, 5, 10, 15, 20, 25, 30, 40, 45, 60, 90]
+_TENS = {15: "fifteen", 20: "twenty", 30: "thirty", 40: "forty", 50: "fifty"}
+# Units with their seconds, the ways to write them behind digits, and the most that people say of each.
+_DELAY_UNITS = [("second", ["s", " s", " sec", " secs"], 1, 90), ("minute", ["m", "min", " min", " mins"], 60, 120)]
+_DELAY_UNITS += [("hour", ["h", " h", "hrs", " hrs"], 3600, 23)]
+
+
+def delay(random):
+    """A time from now on, at most a day."""
+    if random.random() < 0.2:
+        said = random.choice(list(_DELAYS))
+        return Duration(_DELAYS[said], said)
+    unit, short, seconds, most = random.choices(_DELAY_UNITS, [15, 60, 25])[0]
+    count = random.choice(_ROUND) if random.random() < 0.6 else random.randint(1, most)
+    count = min(count, most)
+    if random.random() < 0.35:
+        return Duration(count * seconds, f"{count}{random.choice(short)}")
+    words = _TENS | dict(enumerate(_SPOKEN, 1))
+    said = words[count] if count in words and random.random() < 0.4 else str(count)
+    return Duration(count * seconds, f"{said} {unit}{'' if count == 1 else 's'}")
+
+
+def clock(random):
+    """A time of the day in a form that the tool for reminders takes."""
+    hour = random.randint(0, 23)
+    minute = random.choice([0, 0, 0, 15, 30, 30, 45, random.randint(0, 59)])
+    half = "am" if hour < 12 else "pm"
+    forms = ["{0}:{1:02}", "{0}:{1:02}", "{0:02}:{1:02}", "{2}:{1:02}{3}", "{2}:{1:02} {3}"]
+    if minute == 0:
+        forms += ["{2}{3}", "{2} {3}"]
+    return random.choice(forms).format(hour, minute, hour % 12 or 12, half)

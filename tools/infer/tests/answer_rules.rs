@@ -217,10 +217,9 @@ fn a_function_word_alone_is_no_name() {
     assert!(permits("find files with the in their name", "find_files", json!({ "name": "the", "path": "." })));
 }
 
-/// A small model takes more than a name for one ("my todo.txt"), or a word of the story around a request for the file
-/// that it is about.
+/// A small model takes more than a name for one: "my todo.txt".
 #[test]
-fn names_are_words_and_files_those_that_were_named() {
+fn names_are_words() {
     let (tokenizer, grammars, form) = made();
     let (tools, function_words) = (operators(), words("function_words"));
     let permits = |said: &[SaidText], name: &str, arguments: &Value| {
@@ -230,7 +229,8 @@ fn names_are_words_and_files_those_that_were_named() {
         let order: Vec<&str> = line.parameters.iter().map(|parameter| parameter.name.as_str()).filter(given).collect();
         let members: Vec<String> = order.iter().map(|key| format!("\"{key}\":{}", arguments[key])).collect();
         let function_words = &*function_words;
-        let rules = Rules { form, tools: &tools, said: Some(said), function_words, ..Rules::default() };
+        let tools = std::slice::from_ref(tool);
+        let rules = Rules { form, tools, said: Some(said), function_words, ..Rules::default() };
         let mut grammar = grammars.answer(&tokenizer, rules).unwrap().unwrap();
         let call = format!("<|invoke|>{}<|as|>{name}{{{}}}", line.head, members.join(","));
         takes(&mut grammar, &tokenizer, &call)
@@ -239,36 +239,25 @@ fn names_are_words_and_files_those_that_were_named() {
     for (said, path, may) in [
         ("What does my todo.txt say?", "todo.txt", true),
         ("What does my todo.txt say?", "my todo.txt", false),
-        ("What does my todo.txt say?", "say", false),
         ("What does my \"old list.txt\" say?", "old list.txt", true),
         ("read the file called old list", "old list", true),
         ("read old list", "old list", false),
-        ("It was spring. Read cattle/doses.txt.", "cattle/doses.txt", true),
-        ("It was spring. Read cattle/doses.txt.", "spring", false),
-        ("It was in spring. Read cattle/doses.txt.", "spring/cattle/doses.txt", false),
         ("read doses.txt in cattle", "cattle/doses.txt", true),
-        ("read doses.txt in cattle", "cattle", false),
-        ("I need to know, read doses.txt", "know/doses.txt", false),
         ("read hosts, not the rest", "hosts", true),
         ("read hosts, not the rest", "hosts,", false),
+        ("read hosts.\nand logs", "hosts.", false),
+        ("read hosts.\nand logs", "hosts\nand", false),
+        ("read hosts?!", "hosts?", false),
+        ("read hosts?!", "hosts", true),
+        ("read 'hosts'.", "hosts", true),
     ] {
         assert_eq!(read(said, path), may, "{said}: {path}");
     }
-    // "It" is what was named before, unless something is named now. What a list brought can be chosen.
-    let listed = |text: &str| SaidText { text: text.into(), is_result: true };
-    let turns = |last: &str| [SaidText::from("list tmp/a.txt"), listed("done"), last.into()];
-    let delete = |said: &[SaidText], path: &str| permits(said, "delete_file", &json!({ "path": path }));
-    assert!(delete(&turns("delete it"), "tmp/a.txt") && !delete(&turns("b.txt next to it, too"), "tmp/a.txt"));
-    assert!(delete(&turns("b.txt next to it, too"), "tmp/b.txt"));
-    let found = ["delete what is like a.txt".into(), listed(r#"{"entries":[{"name":"my b.txt"}]}"#)];
-    assert!(delete(&found, "my b.txt") && delete(&found, "a.txt"));
-    // What something is to become is not what it is made of.
-    let copy = |said: &[SaidText], from: &str, to: &str| permits(said, "copy_file", &json!({ "from": from, "to": to }));
-    assert!(
-        copy(&turns("copy it to b.txt"), "tmp/a.txt", "b.txt") && copy(&["cp hosts b.txt".into()], "hosts", "b.txt")
-    );
-    assert!(!copy(&["move my essay hamlet.txt to Essays".into()], "essay", "Essays/hamlet.txt"));
-    // A program's arguments are words in their order, none of them twice.
+    // What results have is in quotes.
+    let found =
+        ["delete that".into(), SaidText { text: r#"{"entries":[{"name":"my b.txt"}]}"#.into(), is_result: true }];
+    assert!(permits(&found, "delete_file", &json!({ "path": "my b.txt" })));
+    // A program's arguments are words, and what was said once is taken once.
     let run = |said: &str, arguments: &[&str]| {
         permits(&[said.into()], "run_program", &json!({ "program": "export", "arguments": arguments }))
     };
@@ -284,23 +273,61 @@ fn names_are_words_and_files_those_that_were_named() {
             for turn in request["turns"].as_array().unwrap() {
                 said.push(turn["text"].as_str().unwrap().into());
                 for call in turn["calls"].as_array().unwrap() {
-                    let mut arguments = call["arguments"].clone();
                     // How patterns are joined, texts written and switches set is another matter.
-                    arguments
-                        .as_object_mut()
-                        .unwrap()
-                        .retain(|key, _| ["path", "from", "service", "program"].contains(&&**key));
-                    let is_whole = |key: &str| call["arguments"].get(key).is_none() || arguments.get(key).is_some();
-                    if ["name", "text", "to"].iter().all(|key| is_whole(key)) {
+                    let kept = ["path", "from", "service", "program", "arguments"];
+                    let mut arguments = call["arguments"].clone();
+                    arguments.as_object_mut().unwrap().retain(|key, _| kept.contains(&&**key));
+                    if ["name", "text", "to"].iter().all(|key| call["arguments"].get(key).is_none()) {
                         all += 1;
                         rejected += usize::from(!permits(&said, call["name"].as_str().unwrap(), &arguments));
                     }
-                    said.push(listed("done"));
+                    said.push(SaidText { text: "done".into(), is_result: true });
                 }
             }
         }
     }
     assert!(all > 800 && rejected * 100 < all, "{rejected} of {all}");
+}
+
+/// A small model takes a word of the story around a request for the file that it is about.
+#[test]
+fn files_that_were_named_are_likely() {
+    let (tokenizer, grammars, form) = made();
+    let (tools, function_words) = (operators(), words("function_words"));
+    // Whether this is less likely as the first string of a call.
+    let is_unlikely = |said: &[SaidText], name: &str, key: &str, path: &str| {
+        let head = Line::of(tools.iter().find(|tool| tool.name == name).unwrap()).head;
+        let function_words = &*function_words;
+        let rules = Rules { form, tools: &tools, said: Some(said), function_words, ..Rules::default() };
+        let mut grammar = grammars.answer(&tokenizer, rules).unwrap().unwrap();
+        assert!(takes(&mut grammar, &tokenizer, &format!("<|invoke|>{head}<|as|>{name}{{\"{key}\":\"")));
+        let first = tokenizer.encode(path, Marks::Foreign)[0];
+        assert!(grammar.allowed().unwrap().contains(first), "{path}");
+        grammar.biases().iter().any(|(id, bias)| *id == first && *bias < 0.0)
+    };
+    let read = |said: &str, path: &str| is_unlikely(&[said.into()], "read_file", "path", path);
+    for (said, path, unlikely) in [
+        ("It was spring. Read cattle/doses.txt.", "spring", true),
+        ("It was spring. Read cattle/doses.txt.", "cattle", false),
+        ("It was in spring. Read cattle/doses.txt.", "spring", true),
+        ("read doses.txt in the barn", "barn", false),
+        ("I need to know, read doses.txt", "know", true),
+        ("read hosts", "hosts", false),
+        ("read 'see doses.txt' hosts", "hosts", false),
+    ] {
+        assert_eq!(read(said, path), unlikely, "{said}: {path}");
+    }
+    let turns =
+        |last: &str| [SaidText::from("list tmp/a.txt"), SaidText { text: "done".into(), is_result: true }, last.into()];
+    assert!(!is_unlikely(&turns("read it"), "read_file", "path", "tmp"));
+    // What a list brought can be chosen.
+    let listed = SaidText { text: r#"{"entries":[{"name":"hosts"}]}"#.into(), is_result: true };
+    assert!(!is_unlikely(&["read what is like a.txt".into(), listed], "read_file", "path", "hosts"));
+    // What something is to become is not what it is made of, and what is deleted is gone.
+    let copy = |said: &str, from: &str| is_unlikely(&[said.into()], "copy_file", "from", from);
+    assert!(!copy("copy hosts to b.txt", "hosts") && copy("copy my essay hamlet.txt to Essays", "essay"));
+    assert!(!copy("cp hosts hosts.bak", "hosts"));
+    assert!(!is_unlikely(&["delete draft, keep other.txt".into()], "delete_file", "path", "draft"));
 }
 
 /// Whatever the model picks, something can follow, or the answer may end.
@@ -405,9 +432,9 @@ fn calls_after_results_are_less_likely() {
     let rules = Rules { form, tools: &tools, call_again: Some(-2.0), ..Rules::default() };
     let mut grammar = grammars.answer(&tokenizer, rules).unwrap().unwrap();
     let call = tokenizer.encode("<|invoke|>", Marks::All)[0];
-    assert_eq!(grammar.bias(), Some((call, -2.0)));
+    assert_eq!(grammar.biases(), [(call, -2.0)]);
     grammar.accept(call).unwrap();
-    assert_eq!(grammar.bias(), None);
+    assert_eq!(grammar.biases(), []);
 }
 
 /// What people asked for in words of their own can be called.

@@ -53,7 +53,7 @@ pub struct Rules<'a> {
     /// beginning of a word to the end of one, or is two such with a slash between. Or it is empty, a dot or one of an
     /// enumeration's values. Whole numbers are said there as well, and a parameter whose name ends in "seconds" takes
     /// the times. Names are one word, unless they are in quotes or follow "called". If the latest text that is no result names
-    /// files by their paths, a file in a call is one of these.
+    /// files by their paths, others are less likely in calls.
     pub said: Option<&'a [SaidText]>,
     /// Words that alone are the name of nothing, in small letters.
     pub function_words: &'a [String],
@@ -419,11 +419,11 @@ impl Grammar {
         }
     }
 
-    /// What is to be added to the logit of a token that can come next.
-    pub fn bias(&self) -> Option<(u32, f32)> {
+    /// What is to be added to the logits of tokens that can come next.
+    pub fn biases(&self) -> Vec<(u32, f32)> {
         match &self.held {
-            Held::Objects(_) => None,
-            Held::Lines(grammar) => grammar.bias(),
+            Held::Objects(_) => Vec::new(),
+            Held::Lines(grammar) => grammar.biases(),
         }
     }
 

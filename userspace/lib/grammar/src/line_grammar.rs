@@ -27,6 +27,8 @@ const TAKES: [&str; 3] = ["copy", "move", "rename"];
 const DISTINCT: [&str; 2] = ["from", "to"];
 /// What the names of tools begin with whose path never is the folder that one is in.
 const NOT_OF_ALL: [&str; 4] = ["delete", "remove", "make", "write"];
+/// Of these, one whose name is not looked for in this way.
+const DELETE: &str = "delete";
 /// What tools of files have. What was said once is in one string of their calls.
 const PATH: &str = "path";
 /// Parameters that are names of things, besides [`DISTINCT`] of a tool that [`TAKES`].
@@ -36,6 +38,8 @@ const NAME: &str = "name";
 const OF_SERVICES: &str = "service";
 /// What the names of tools have whose path is that of one file.
 const OF_FILE: &str = "file";
+/// What is added to the logit of a beginning that is of none of the files that the request names.
+const UNLIKELY: f32 = -4.0;
 /// The parameter of a tool that [`TAKES`] which is a file that exists.
 const FROM: &str = "from";
 
@@ -306,9 +310,14 @@ impl LineGrammar {
         Ok(allowed)
     }
 
-    /// What is to be added to the logit of a token that can come next.
-    pub fn bias(&self) -> Option<(u32, f32)> {
-        self.call_again.map(|bias| (self.tokens.invoke, bias))
+    /// What is to be added to the logits of tokens that can come next.
+    pub fn biases(&self) -> Vec<(u32, f32)> {
+        match &self.place {
+            Place::String { state: InString::Repeated(repetition), .. } => {
+                repetition.unlikely().into_iter().map(|id| (id, UNLIKELY)).collect()
+            }
+            _ => self.call_again.map(|bias| (self.tokens.invoke, bias)).into_iter().collect(),
+        }
     }
 
     /// Takes the token that came.
@@ -560,7 +569,8 @@ impl LineProgram {
                 || parameter == NAME && line.name.contains(OF_SERVICES)
         };
         let is_file = |parameter: &str| match parameter {
-            PATH if of_file => OfFiles::Any,
+            // What is deleted is gone: "delete draft, keep draft.txt".
+            PATH if of_file && verb != DELETE => OfFiles::Any,
             FROM if takes => OfFiles::Source,
             _ => OfFiles::None,
         };

@@ -1,8 +1,8 @@
 //! Paths in what a person writes: which words are paths of files by their form, and which words name folders.
 //!
-//! A small model takes a word of the story around a request for the file that it is about. So a call about a file
-//! takes one of the files that the request names, if it names any by a path, such as `todo.txt` or `logs/old.txt`. All this is
-//! about plain English forms.
+//! A small model takes a word of the story around a request for the file that it is about. So if the request names
+//! files by a path, such as `todo.txt` or `logs/old.txt`, other words are less likely as a file. They remain possible, because not all
+//! files have such names. All this is about plain English forms.
 
 use std::ops::Range;
 
@@ -13,7 +13,9 @@ const ENDING: usize = 10;
 /// Words and marks of the longest name of a folder that is looked at.
 const NAME: usize = 64;
 /// Marks at the edges of a word that belong to the sentence.
-const EDGES: [&str; 14] = ["\\\"", "'", "`", "(", ")", "[", "]", ",", ";", ":", ".", "!", "?", ">"];
+const EDGES: [&str; 13] = ["\\\"", "'", "`", "(", ")", "[", "]", ",", ";", ":", "!", "?", ">"];
+/// What else ends a sentence, and begins the name of a hidden file.
+const DOT: &str = ".";
 /// What precedes the name of a folder in which something is. "To" also precedes verbs.
 const PLACES: [&str; 12] =
     ["in", "into", "under", "inside", "from", "of", "at", "within", "below", "on", "through", "behind"];
@@ -38,14 +40,14 @@ pub(crate) struct File {
 /// The files in a text, by pieces. None if the path of one has a space, since its beginning is not known.
 pub(crate) fn files(pieces: &[Option<String>]) -> Vec<File> {
     let mut found = Vec::new();
-    for quoted in quotations(pieces) {
+    let quoted = quotations(pieces);
+    for quoted in quoted.clone() {
         // A sentence in quotes is a text that somebody writes to a file. What ends as a file does may be its name.
         let last = words(pieces, quoted.clone()).pop();
         if last.is_some_and(|word| is_file(pieces, &word)) {
             return Vec::new();
         }
     }
-    let quoted = quotations(pieces);
     let piece = |at: usize| pieces.get(at).and_then(Option::as_deref).unwrap_or_default();
     let mut before: Option<Range<usize>> = None;
     let mut is_command = false;
@@ -92,7 +94,7 @@ pub(crate) fn is_folder(pieces: &[Option<String>], at: usize) -> bool {
     is_after || is_path || is_any(piece(end.checked_add(1)), &KINDS)
 }
 
-fn is_space(piece: &str) -> bool {
+pub(crate) fn is_space(piece: &str) -> bool {
     matches!(piece, " " | "\\n" | "\\r" | "\\t")
 }
 
@@ -102,7 +104,7 @@ fn words(pieces: &[Option<String>], within: Range<usize>) -> Vec<Range<usize>> {
     let mut start = within.start;
     for at in within.start..=within.end {
         let piece = pieces.get(at).and_then(Option::as_deref).filter(|_| at < within.end);
-        if piece.is_some_and(|piece| !is_space(piece)) {
+        if piece.is_some_and(|piece| !is_space(piece) && piece != "," && piece != ";") {
             continue;
         }
         let (mut first, mut end) = (start, at);
@@ -113,7 +115,8 @@ fn words(pieces: &[Option<String>], within: Range<usize>) -> Vec<Range<usize>> {
         while first < end && is_edge(Some(first)) {
             first = first.saturating_add(1);
         }
-        while first < end && is_edge(end.checked_sub(1)) {
+        let is_dot = |at: usize| pieces.get(at).and_then(Option::as_deref) == Some(DOT);
+        while first < end && (is_edge(end.checked_sub(1)) || is_dot(end.saturating_sub(1))) {
             end = end.saturating_sub(1);
         }
         if first < end {
@@ -212,6 +215,8 @@ mod tests {
             ("don't read it, it's old.txt that I want", &["old.txt"]),
             ("find *.jpg, e.g. in docs/ or at 10.0.4.17 from a@b.org, http://a.org", &[]),
             ("list docs/2024 and hosts", &[]),
+            ("read .config.toml, ./notes.txt,a.txt.", &[".config.toml", "./notes.txt", "a.txt"]),
+            ("read hosts\nand b.txt", &["b.txt"]),
         ] {
             assert_eq!(found(text), files, "{text}");
         }

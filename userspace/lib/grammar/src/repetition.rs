@@ -39,7 +39,7 @@ pub struct Limits {
     pub is_name: bool,
     /// Whether it is in the folder that one is in, and not that folder: neither a dot nor empty.
     pub is_below: bool,
-    /// Whether it is one of the files that the request names, if it names any.
+    /// Which of the files that the request names it probably is, if that names any.
     pub is_file: OfFiles,
     /// Whether it is one word, unless it is in quotes.
     pub is_word: bool,
@@ -48,7 +48,7 @@ pub struct Limits {
 /// Which files of the request a string is one of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OfFiles {
-    /// It may be something else.
+    /// None of them rather than something else.
     #[default]
     None,
     /// Any of them.
@@ -118,8 +118,8 @@ impl Repetition {
         std::mem::take(&mut self.tokens)
     }
 
-    /// The files of which it is one. None if it need not be one.
-    fn files(&self) -> Vec<File> {
+    /// The files of which it is one, more likely than something else.
+    fn files(&self) -> impl Iterator<Item = &File> {
         let is_one = |file: &&File| match self.limits.is_file {
             OfFiles::None => false,
             OfFiles::Any => true,
@@ -127,24 +127,30 @@ impl Repetition {
         };
         // A file that was taken for an earlier string is none for this one.
         let is_free = |file: &&File| !self.said.enters(Place::at(file.start), &self.taken.origins);
-        self.said.files.iter().filter(is_one).filter(is_free).copied().collect()
+        self.said.files.iter().filter(is_one).filter(is_free)
     }
 
-    /// Whether a first part can begin at a place: at one of the files, or at a folder in which one of them is.
-    fn may_start(&self, files: &[File], start: Place) -> bool {
+    /// The tokens that are unlikely as its beginning: those that begin neither a file that the request names, nor a folder that one
+    /// of these can be in.
+    pub fn unlikely(&self) -> BTreeSet<u32> {
         let is_plain = |file: &File| !(file.start..file.end).any(|border| self.said.is_at_slash(border));
-        let is_folder = || self.said.is_folder(start.border);
-        let is_file = |file: &File| file.start == start.border;
-        files.is_empty() || files.iter().any(is_file) || files.iter().any(is_plain) && is_folder()
+        let may_be_within = self.files().any(is_plain);
+        if !self.tokens.is_empty() || self.files().next().is_none() {
+            return BTreeSet::new();
+        }
+        let is_likely = |start: &Place| {
+            self.files().any(|file| file.start == start.border) || may_be_within && self.said.is_folder(start.border)
+        };
+        let (likely, others): (Vec<Place>, Vec<Place>) = self.first_places().partition(is_likely);
+        let likely: BTreeSet<u32> = likely.into_iter().filter_map(|place| self.said.token(place)).collect();
+        others.into_iter().filter_map(|place| self.said.token(place)).filter(|id| !likely.contains(id)).collect()
     }
 
     /// Where its first part can go on. "Rename a/b to c" is about `a/c`: the folder of a string that has to be another one is
     /// taken again.
     fn first_places(&self) -> impl Iterator<Item = Place> {
         let is_taken = |place: Place| self.said.enters(place, &self.taken.origins);
-        let files = self.files();
-        let starts =
-            self.tokens.is_empty().then(|| self.said.starts().filter(move |start| self.may_start(&files, *start)));
+        let starts = self.tokens.is_empty().then(|| self.said.starts());
         let starts = starts
             .into_iter()
             .flatten()
@@ -169,13 +175,12 @@ impl Repetition {
             let (slash, rest) = other.strip_prefix(first)?.split_first()?;
             (Some(*slash) == self.said.slash).then_some(rest)
         });
-        let (others, files): (Vec<&[u32]>, _) = (rests.collect(), self.files());
+        let others: Vec<&[u32]> = rests.collect();
         self.said.starts().filter(move |start| {
             // Behind a folder that is taken again comes another name.
             let is_taken = || is_again && self.said.enters(*start, &self.taken.origins);
             let repeats = || self.said.says(*start, first) || others.iter().any(|rest| self.said.says(*start, rest));
-            let is_one = || files.is_empty() || files.iter().any(|file| file.start == start.border);
-            self.may_be_at(*start) && is_one() && !repeats() && !is_taken()
+            self.may_be_at(*start) && !repeats() && !is_taken()
         })
     }
 
@@ -198,10 +203,7 @@ impl Repetition {
 
     /// Whether a part that is at one of these places may end.
     fn part_ends(&self, places: &BTreeSet<Place>) -> bool {
-        let files = self.files();
-        let is_file = |place: &Place| files.iter().any(|file| (file.start, file.end) == (place.start, place.border));
-        let is_whole = |place: &Place| files.is_empty() || is_file(place);
-        places.iter().any(|place| self.is_end(*place) && !place.is_folder && is_whole(place))
+        places.iter().any(|place| self.is_end(*place) && !place.is_folder)
     }
 
     fn is_end(&self, place: Place) -> bool {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use capos_chat::SaidText;
 use capos_tokenizer::{Marks, Tokenizer};
 
-use crate::paths::{File, files, is_folder};
+use crate::paths::{File, files, is_folder, is_space};
 
 /// Longest text, in bytes, whose words are also found with a hyphen for the space between them: requests are short.
 const HYPHENATED: usize = 400;
@@ -51,6 +51,8 @@ pub(crate) struct Run {
     origin: usize,
     /// Whether it is a space.
     is_space: bool,
+    /// Whether it is one, or the end of a line.
+    is_gap: bool,
     /// Whether it is a hyphen for a space.
     is_hyphen: bool,
     after_hyphen: bool,
@@ -163,7 +165,7 @@ impl Said {
             let in_name = connects && piece.as_deref() != Some(SLASH)
                 || last.is_some_and(|last| last.connects && last.tokens.first() != self.slash.as_ref());
             let after_hyphen = last.is_some_and(|last| last.is_hyphen);
-            let is_space = piece.as_deref() == Some(" ");
+            let is_gap = piece.as_deref().is_some_and(is_space);
             let is_function = |at| is_function_word(pieces, at, function_words);
             let is_name = |at: usize| match pieces.get(at).and_then(Option::as_deref) {
                 // Without a list, as in older files, everything is a name.
@@ -184,7 +186,8 @@ impl Said {
                 tokens,
                 end,
                 origin,
-                is_space,
+                is_space: piece.as_deref() == Some(" "),
+                is_gap,
                 is_hyphen,
                 after_hyphen,
                 connects,
@@ -199,15 +202,14 @@ impl Said {
                     .get(origin)
                     .map_or_else(|| !is_request || is_folder(pieces, at), |first| first.is_folder),
                 is_stop: piece.as_deref().is_some_and(|piece| STOPS.contains(&piece))
-                    && following.is_none_or(|next| next == " "),
+                    && following.is_none_or(|next| is_space(next) || QUOTES.contains(&next) || STOPS.contains(&next)),
             });
         }
         for border in (begin..self.runs.len()).rev() {
             let Some(run) = self.runs.get(border).filter(|run| !run.tokens.is_empty()) else { continue };
             let next = self.runs.get(run.end);
             let leads = run.has_name || next.is_some_and(|next| next.leads_to_name);
-            let in_word =
-                run.has_name || next.is_some_and(|next| next.leads_in_word && !next.is_space && !next.is_stop);
+            let in_word = run.has_name || next.is_some_and(|next| next.leads_in_word && !next.is_gap && !next.is_stop);
             if let Some(run) = self.runs.get_mut(border) {
                 (run.leads_to_name, run.leads_in_word) = (leads, in_word);
             }
@@ -250,7 +252,7 @@ impl Said {
     /// Whether a string is at the end of a word, and behind that are others.
     pub(crate) fn is_behind_word(&self, place: Place) -> bool {
         let inside = self.runs.get(place.border).filter(|_| place.taken == 0 && place.start != place.border);
-        inside.is_some_and(|run| run.is_space || run.is_stop)
+        inside.is_some_and(|run| run.is_gap || run.is_stop)
     }
 
     pub(crate) fn token(&self, place: Place) -> Option<u32> {

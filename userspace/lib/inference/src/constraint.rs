@@ -13,8 +13,8 @@ impl Constraint for Held {
         Ok(())
     }
 
-    fn bias(&self) -> Option<(u32, f32)> {
-        self.0.bias()
+    fn biases(&self) -> Vec<(u32, f32)> {
+        self.0.biases()
     }
 
     fn accept(&mut self, token: u32) -> Result<(), EngineError> {

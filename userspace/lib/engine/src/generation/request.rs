@@ -32,9 +32,9 @@ pub trait Constraint {
     /// [`EngineError::Constraint`] if it cannot decide; the request then fails with it.
     fn mask(&mut self, allowed: &mut Mask) -> Result<(), EngineError>;
 
-    /// What is added to the logit of one of those tokens, which the model chooses too often or too seldom here.
-    fn bias(&self) -> Option<(u32, f32)> {
-        None
+    /// What is added to the logits of some of those tokens, which the model chooses too often or too seldom here.
+    fn biases(&self) -> Vec<(u32, f32)> {
+        Vec::new()
     }
 
     /// Records that a token has been chosen, which is not one of the request's ends.

@@ -71,11 +71,15 @@ impl Sequence {
     /// Chooses the next token by the logits after the last, and adds the tokens that follow without a choice.
     pub fn choose(&mut self, logits: &[f32], events: &mut Events) {
         let allowed = self.constrained.as_ref().map(|constrained| &constrained.allowed);
-        let bias = self.constrained.as_ref().and_then(|constrained| constrained.constraint.bias());
-        let biased = bias.and_then(|(id, bias)| {
+        let biases = self.constrained.as_ref().map(|constrained| constrained.constraint.biases()).unwrap_or_default();
+        let biased = (!biases.is_empty()).then(|| {
             let mut biased = logits.to_vec();
-            *biased.get_mut(usize::try_from(id).ok()?)? += bias;
-            Some(biased)
+            for (id, bias) in biases {
+                if let Some(logit) = usize::try_from(id).ok().and_then(|id| biased.get_mut(id)) {
+                    *logit += bias;
+                }
+            }
+            biased
         });
         match self.sampler.choose(biased.as_deref().unwrap_or(logits), allowed, &self.tokens) {
             Some(token) => {

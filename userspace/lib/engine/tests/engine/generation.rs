@@ -434,8 +434,8 @@ impl Constraint for Script {
         Ok(())
     }
 
-    fn bias(&self) -> Option<(u32, f32)> {
-        self.bias
+    fn biases(&self) -> Vec<(u32, f32)> {
+        self.bias.into_iter().collect()
     }
 
     fn accept(&mut self, token: u32) -> Result<(), EngineError> {

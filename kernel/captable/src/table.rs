@@ -195,11 +195,12 @@ impl<T> Table<T> {
         u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
     }
 
-    /// The identifiers and values at the places from `first` on, in their order.
-    pub fn from(&self, first: u32) -> impl Iterator<Item = (CapId, &T)> {
+    /// The identifiers and values at so many places from `first` on, in their order. It looks at no other place.
+    pub fn part(&self, first: u32, places: u32) -> impl Iterator<Item = (CapId, &T)> {
         let slots = self.slots.get(first as usize..).unwrap_or_default();
         (first..)
             .zip(slots)
+            .take(places as usize)
             .filter_map(|(index, slot)| slot.value.as_ref().map(|value| (CapId::new(index, slot.generation), value)))
     }
 }

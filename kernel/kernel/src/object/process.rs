@@ -104,6 +104,13 @@ impl Life {
     }
 }
 
+/// A part of a process's capabilities.
+pub struct Listed {
+    pub capabilities: Vec<(CapId, Capability)>,
+    /// The place of the table to go on at, if there are more.
+    pub next: Option<u32>,
+}
+
 /// A process.
 pub struct Process {
     pub id: u64,
@@ -354,27 +361,22 @@ impl Process {
         self.table.lock().len()
     }
 
-    /// Identifiers and contents of its table from a place on, at most `most` of at most `places` places; and the place to go on at,
-    /// if there are more.
+    /// Identifiers and contents of its table from a place on, at most `most` of at most `places` places.
     ///
     /// # Errors
     /// No memory for this many.
-    pub fn capabilities(
-        &self,
-        first: u32,
-        (most, places): (u32, u32),
-    ) -> Result<(Vec<(CapId, Capability)>, Option<u32>), Status> {
+    pub fn capabilities(&self, first: u32, (most, places): (u32, u32)) -> Result<Listed, Status> {
         let mut found = Vec::new();
         let table = self.table.lock();
         found.try_reserve_exact(most.min(table.len()) as usize).map_err(|_| Status::OutOfMemory)?;
         let mut end = first.saturating_add(places);
-        for (id, capability) in table.from(first).take_while(|(id, _)| id.index() < end) {
+        for (id, capability) in table.part(first, places).take(most as usize) {
             found.push((id, capability.clone()));
             if found.len() >= most as usize {
                 end = id.index().saturating_add(1);
             }
         }
-        Ok((found, Some(end).filter(|end| *end < table.places())))
+        Ok(Listed { capabilities: found, next: Some(end).filter(|end| *end < table.places()) })
     }
 
     /// One more slot designates it.

@@ -18,12 +18,13 @@ use crate::memory::page_table::Access;
 use crate::memory::reserve;
 use crate::object::account::{Account, Resource};
 use crate::object::address_space::Backing;
-use crate::object::capability::Object;
+use crate::object::capability::{Capability, Object};
 use crate::object::memory::{MemoryObject, cache, user_memory};
 use crate::object::process::{Cause, End, Process};
 use crate::object::reaper;
 use crate::object::thread::{Start, State, Thread};
 use crate::sched::scheduler;
+use crate::syscall::methods::table::AT_ONCE;
 use crate::syscall::{self, Handled};
 
 /// Where a process's scratch memory is mapped.
@@ -57,12 +58,17 @@ impl Actor {
 
     /// One with rings of these sizes.
     pub fn with_rings(account: &Arc<Account>, name: &str, submission: u32, completion: u32) -> Self {
-        let own = account.carve(LIMITS, 0).unwrap();
+        Self::with_limits(account, name, LIMITS, RingLayout::new(submission, completion).unwrap())
+    }
+
+    /// The same, of a process that may hold so much.
+    pub fn with_limits(account: &Arc<Account>, name: &str, limits: [u64; 5], layout: RingLayout) -> Self {
+        let own = account.carve(limits, 0).unwrap();
         let process = Process::new(&mut alone(), String::from(name), own, None).unwrap();
         let scratch = MemoryObject::anonymous(&mut alone(), &process.account, SCRATCH_BYTES).unwrap();
         let access = Access { read: true, write: true, ..Access::default() };
         process.space.map(&mut alone(), Backing::Memory(scratch), (SCRATCH, SCRATCH_BYTES), 0, access, None).unwrap();
-        Self::begin(process, RING, true, RingLayout::new(submission, completion).unwrap())
+        Self::begin(process, RING, true, layout)
     }
 
     /// A process that `account` has a charge for, as one that is made by a call.
@@ -192,6 +198,16 @@ impl Actor {
         let bytes = Word::words_to_bytes(&words);
         self.write(SCRATCH, bytes);
         Buffer { address: SCRATCH, length: bytes.len() as u32 }
+    }
+
+    /// Reads the results of a call, which have so many bytes.
+    pub fn results<R>(&self, from: Buffer, length: u32, read: impl FnOnce(capnp::any_pointer::Reader<'_>) -> R) -> R {
+        let bytes = self.read(from.address, length as usize);
+        let mut words = Word::allocate_zeroed_vec(bytes.len() / 8);
+        Word::words_to_bytes_mut(&mut words).copy_from_slice(&bytes);
+        let segments = [Word::words_to_bytes(&words)];
+        let message = capnp::message::Reader::new(capnp::message::SegmentArray::new(&segments), Default::default());
+        read(message.get_root().unwrap())
     }
 
     /// Calls a method of a kernel object with parameters that `write` makes; the status, and the
@@ -356,6 +372,17 @@ pub fn shared() -> Shared {
             kernel_lock::try_enter(cpu).unwrap()
         }
     }
+}
+
+/// All capabilities of a process.
+pub fn capabilities(process: &Process) -> Vec<(CapId, Capability)> {
+    let (mut all, mut next) = (Vec::new(), Some(0));
+    while let Some(first) = next {
+        let part = process.capabilities(first, AT_ONCE).unwrap();
+        all.extend(part.capabilities);
+        next = part.next;
+    }
+    all
 }
 
 /// A buffer in scratch memory.

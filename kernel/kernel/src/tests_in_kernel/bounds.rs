@@ -10,7 +10,7 @@ use capos_abi::ring::RingLayout;
 use capos_abi::{CapId, Rights, Status};
 use capos_schema::{kernel_capnp as schema, kernel_dispatch as interface};
 
-use super::bench::{Actor, alone, buffer, settle};
+use super::bench::{Actor, alone, buffer, capabilities, settle};
 use crate::arch::time;
 use crate::cpu::budget::Budget;
 use crate::events::reap;
@@ -274,7 +274,7 @@ pub fn revocations_are_bounded(account: &Arc<Account>) {
     drop(owner);
     let left = holder.capability_count();
     assert!(left > 0, "the owner ended before its revocation did");
-    if let Some(kept) = holder.capabilities(0, AT_ONCE).unwrap().0.last() {
+    if let Some(kept) = capabilities(&holder).last() {
         holder.insert(Object::Timer, Rights::ALL, kept.1.node).unwrap();
     }
     doom(&holder);
@@ -284,37 +284,63 @@ pub fn revocations_are_bounded(account: &Arc<Account>) {
 
 /// Capabilities are told some at a time, however many there are, derive from each other, and were released between them.
 pub fn lists_are_bounded(account: &Arc<Account>) {
-    let mut actor = Actor::with_rings(account, "holder", 16, 16);
+    let mut actor = Actor::with_limits(account, "holder", LIMITS, RingLayout::new(16, 16).unwrap());
     let table = actor.give(Object::Table(Arc::clone(&actor.process)));
     let (mut ids, mut node) = (Vec::new(), None);
     while let Ok(id) = actor.process.insert(Object::Timer, Rights::ALL, node) {
         node = actor.process.get(id).unwrap().node;
         ids.push(id);
     }
-    // Long gaps of free places, too.
-    ids.retain(|id| id.index() % 7 == 0 || id.index() > 1400 || actor.process.remove(*id).is_err());
+    let newest = ids.last().copied();
+    // With free places between them, and with more of these in a row than one call looks at.
+    let is_kept = |index: u32| index < 1500 && index.is_multiple_of(7) || index > 7500;
+    ids.retain(|id| is_kept(id.index()) || actor.process.release(&mut alone(), *id).is_err());
     assert!(ids.len() > 300, "{} capabilities", ids.len());
     ids.push(table);
     ids.sort_unstable_by_key(|id| id.index());
-    let (mut told, mut from, mut longest, mut calls) = (Vec::new(), Some(0), 0, 0);
-    let (results, caps) = (buffer(0x1000, 0x4000), CapArray::default());
-    let call = (table.0, interface::CAPABILITY_TABLE);
-    while let Some(first) = from {
-        let params = actor.params(|params| {
-            params.init_as::<schema::capability_table::list_params::Builder<'_>>().set_from(first);
-        });
-        let start = time::tsc();
-        let done = actor.once(Operation::Call { cap: call.0, interface: call.1, method: 0, params, results, caps });
-        longest = longest.max(time::tsc() - start);
-        assert_eq!(done.status, 0);
-        let (list, next) = actor.process.capabilities(first, AT_ONCE).unwrap();
-        assert!(list.len() <= AT_ONCE.0 as usize && next.is_none_or(|next| next > first));
-        told.extend(list.into_iter().map(|(id, _)| id));
-        (from, calls) = (next, calls + 1);
+    // With room for 128 capabilities, and for two.
+    for (length, most) in [(0x4000, AT_ONCE.0), (0x180, 2)] {
+        let (mut told, mut from, mut longest, mut calls) = (Vec::new(), 0, 0, 0);
+        loop {
+            let params = actor.params(|params| {
+                params.init_as::<schema::capability_table::list_params::Builder<'_>>().set_from(from);
+            });
+            let (results, caps) = (buffer(0x1000, length), CapArray::default());
+            let call = Operation::Call {
+                cap: table.0,
+                interface: interface::CAPABILITY_TABLE,
+                method: 0,
+                params,
+                results,
+                caps,
+            };
+            let start = time::tsc();
+            let done = actor.once(call);
+            longest = longest.max(time::tsc() - start);
+            assert_eq!(done.status, 0);
+            let next = actor.results(results, done.length, |results| {
+                let results: schema::capability_table::list_results::Reader<'_> = results.get_as().unwrap();
+                let list = results.get_capabilities().unwrap();
+                assert!(list.len() <= most);
+                for info in list {
+                    told.push(CapId(info.get_id()));
+                    // From each but the newest another one derives.
+                    let is_last = [Some(table), newest].contains(&told.last().copied());
+                    assert_eq!(info.get_derived(), !is_last, "{}", info.get_id());
+                }
+                results.get_next()
+            });
+            calls += 1;
+            if next == 0 {
+                break;
+            }
+            assert!(next > from, "it has no end");
+            from = next;
+        }
+        assert_eq!(told, ids);
+        log!("listing {} capabilities: {calls} calls, {longest} instructions in the longest", ids.len());
+        assert!(longest <= Budget::BOUND, "listing: {longest} instructions in one call");
     }
-    assert_eq!(told, ids);
-    log!("listing {} capabilities: {calls} calls, {longest} instructions in the longest", ids.len());
-    assert!(longest <= Budget::BOUND, "listing: {longest} instructions in one call");
 }
 
 /// Between two steps: nothing reaches what is ending, and the event loop does not do one step after the other.

@@ -11,7 +11,7 @@ use capos_abi::{CapId, ExceptionKind, Status, TransferMode};
 use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, Hog, SCRATCH, alone, buffer, memory, settle, status};
+use super::bench::{Actor, Hog, SCRATCH, alone, buffer, capabilities, memory, settle, status};
 use super::calls::{self, call, header, receive};
 use crate::log;
 use crate::memory::{frames, heap, reserve};
@@ -21,7 +21,6 @@ use crate::object::derivation;
 use crate::object::endpoint::{Client, Endpoint};
 use crate::object::process::{Cause, End};
 use crate::paging::fault;
-use crate::syscall::methods::table::AT_ONCE;
 
 /// Operations that can make the heap larger.
 #[derive(Default)]
@@ -141,7 +140,7 @@ impl Wishes {
 
 /// Gives up what devices may reach, which is kept for a while where it is lost otherwise.
 fn end_dma(actor: &Actor) {
-    for (id, capability) in actor.process.capabilities(0, AT_ONCE).unwrap().0 {
+    for (id, capability) in capabilities(&actor.process) {
         if matches!(capability.object, Object::Dma(_)) {
             actor.process.release(&mut alone(), id).unwrap();
         }

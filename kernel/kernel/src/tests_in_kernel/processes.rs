@@ -11,7 +11,7 @@ use capos_captable::NodeId;
 use capos_schema::kernel_capnp as schema;
 use capos_schema::kernel_dispatch as interface;
 
-use super::bench::{Actor, SCRATCH, SCRATCH_BYTES, alone, buffer, memory, settle, status};
+use super::bench::{Actor, SCRATCH, SCRATCH_BYTES, alone, buffer, capabilities, memory, settle, status};
 use crate::memory::page_table::Access;
 use crate::memory::{frames, heap, reserve};
 use crate::object::account::{Account, Resource};
@@ -22,7 +22,6 @@ use crate::object::memory::{MemoryObject, cache};
 use crate::object::thread::State;
 use crate::object::{derivation, report};
 use crate::paging::fault;
-use crate::syscall::methods::table::AT_ONCE;
 
 type Corruption = fn(&mut Actor);
 
@@ -542,8 +541,7 @@ pub fn rights_only_shrink(account: &Arc<Account>) {
         params.set_rights(u32::MAX);
     });
     assert_eq!(done, 0);
-    let derived =
-        actor.process.capabilities(0, AT_ONCE).unwrap().0.into_iter().map(|(_, capability)| capability.rights);
+    let derived = capabilities(&actor.process).into_iter().map(|(_, capability)| capability.rights);
     assert_eq!(derived.filter(|rights| *rights == Rights::READ.union(Rights::GRANT)).count(), 2);
     let call = Operation::Call {
         cap: weak.0,

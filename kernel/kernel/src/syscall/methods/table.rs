@@ -7,9 +7,10 @@ use capos_schema::kernel_capnp::{capability_info, capability_table as m};
 use capos_schema::kernel_dispatch::CapabilityTableKernel;
 use capos_schema::sync::{Completion, Exception};
 
+use crate::cpu::budget::cost;
 use crate::object::capability::Capability;
 use crate::object::invocation::{Invocation, OVERHEAD, refused};
-use crate::object::process::Process;
+use crate::object::process::{Listed, Process};
 use crate::object::thread::Unfinished;
 use crate::object::{Answer, derivation};
 
@@ -42,10 +43,15 @@ impl CapabilityTableKernel<Invocation<'_>> for CapabilityTable<'_> {
         if room == 0 {
             return Err(Exception::failed("the caller's buffer has no room for a capability"));
         }
-        let (capabilities, next) = self.0.capabilities(params.get_from(), (most.min(room), places)).map_err(refused)?;
+        let Listed { capabilities, next } =
+            self.0.capabilities(params.get_from(), (most.min(room), places)).map_err(refused)?;
+        let told = u32::try_from(capabilities.len()).unwrap_or(u32::MAX);
+        // Entries behind it get what is left.
+        let spent = told.saturating_mul(cost::LISTED).saturating_add(places.saturating_mul(cost::LISTED_PLACE));
+        cx.within_budget(|_, budget| budget.spend(spent));
         cx.expect(capabilities.len().saturating_mul(LARGEST))?;
         results.set_next(next.unwrap_or(0));
-        let mut list = results.init_capabilities(capabilities.len() as u32);
+        let mut list = results.init_capabilities(told);
         for (index, (id, capability)) in (0_u32..).zip(&capabilities) {
             describe(*id, capability, list.reborrow().get(index));
         }

@@ -21,6 +21,8 @@ use crate::escape::escape;
 
 /// Reminders of a session that wait, at most.
 const MOST: usize = 16;
+/// Those among them that the assistant set, at most.
+const MOST_OF_ASSISTANT: usize = 8;
 /// Letters of one, at most.
 const LETTERS: usize = 200;
 
@@ -58,6 +60,14 @@ impl Reminder {
         format!("reminder {}{}: {}", self.number, self.by(), self.text)
     }
 
+    /// A model's words do not look like the system's.
+    fn style(&self) -> Style {
+        match self.setter {
+            Setter::Person => Style::Warning,
+            Setter::Assistant => Style::Plain,
+        }
+    }
+
     fn by(&self) -> &'static str {
         match self.setter {
             Setter::Person => "",
@@ -88,6 +98,14 @@ impl Reminders {
         if list.len() >= MOST {
             let most = count(MOST, "reminder");
             return Err(format!("{most} of this session wait, which is the limit; /remind cancel N drops one"));
+        }
+        // The person's own ones always find room.
+        let of_assistant = list.iter().filter(|one| matches!(one.setter, Setter::Assistant)).count();
+        if matches!(setter, Setter::Assistant) && of_assistant >= MOST_OF_ASSISTANT {
+            let most = count(MOST_OF_ASSISTANT, "reminder");
+            return Err(format!(
+                "{most} that the assistant set wait, which is the limit; the person can drop one with /remind cancel N"
+            ));
         }
         self.number.set(self.number.get().saturating_add(1));
         let (number, text) = (self.number.get(), text.to_string());
@@ -121,8 +139,10 @@ impl Reminders {
 /// # Errors
 /// It is empty or too long.
 pub fn wording(text: &str) -> Result<String, String> {
+    // Counted as it was written: a character that is escaped takes more letters.
+    let letters = text.trim().chars().count();
     let text = escape(text.trim());
-    match text.chars().count() {
+    match letters {
         0 => Err("a reminder needs a text".to_string()),
         letters if letters > LETTERS => {
             Err(format!("a reminder has at most {LETTERS} letters, and this one has {letters}"))
@@ -142,7 +162,7 @@ pub fn remind(base: &Rc<Base>, said: (&str, Setter), when: When) -> Result<Rc<Re
     drop(capos_rt::spawn(async move {
         let is_time = until(waiting.when, &base, &waiting.cancel).await;
         if is_time && base.reminders.take(waiting.number).is_some() {
-            base.announcer.announce(Style::Warning, &waiting.shown());
+            base.announcer.announce(waiting.style(), &waiting.shown());
         }
     }));
     Ok(reminder)
@@ -218,6 +238,14 @@ mod tests {
         assert!(reminders.cancel(3) && third.cancel.is_set() && !reminders.cancel(3));
         assert_eq!(reminders.add(TEA, When::After(0)).map(|one| one.number), Ok(17));
         assert_eq!((reminders.cancel_all(), reminders.all().len()), (16, 0));
+        // The assistant leaves room for the person's.
+        for _ in 0..MOST_OF_ASSISTANT {
+            assert!(reminders.add(("tea", Setter::Assistant), When::After(0)).is_ok());
+        }
+        assert!(
+            reminders.add(("tea", Setter::Assistant), When::After(0)).is_err_and(|why| why.starts_with("8 reminders"))
+        );
+        assert!(reminders.add(TEA, When::After(0)).is_ok());
     }
 
     #[test]
@@ -242,6 +270,8 @@ mod tests {
         assert_eq!(of(&long), Ok(long.clone()));
         let why = "$.text: a reminder has at most 200 letters, and this one has 201";
         assert_eq!(of(&format!("{long}x")), Err(why.to_string()));
+        // An escaped character counts once.
+        assert!(of(&"\u{1b}".repeat(LETTERS)).is_ok());
     }
 
     /// The first sentence is all that a small model reads of a tool.

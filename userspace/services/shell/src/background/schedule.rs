@@ -157,7 +157,14 @@ fn minutes(text: &str) -> Option<u64> {
         text.parse().ok().filter(|number| digits && *number < most)
     };
     let text = text.to_ascii_lowercase();
-    let halves = [("am", 0), ("pm", 12)].into_iter().find_map(|(half, hours)| Some((text.strip_suffix(half)?, hours)));
+    match text.as_str() {
+        "noon" => return Some(12 * 60),
+        "midnight" => return Some(0),
+        _ => {}
+    }
+    let halves = [("am", 0), ("a.m.", 0), ("a.m", 0), ("pm", 12), ("p.m.", 12), ("p.m", 12)]
+        .into_iter()
+        .find_map(|(half, hours)| Some((text.strip_suffix(half)?, hours)));
     let (clock, half) = halves.map_or((text.as_str(), None), |(clock, hours)| (clock.trim_end(), Some(hours)));
     let (hours, minutes) = match (clock.split_once(':'), half) {
         (Some((hours, minutes)), _) if minutes.len() == 2 => (hours, minutes),
@@ -244,6 +251,10 @@ mod tests {
             ("18:00", 18, 0),
             ("6:30", 6, 30),
             ("6pm", 18, 0),
+            ("6 P.M.", 18, 0),
+            ("6:30 a.m", 6, 30),
+            ("noon", 12, 0),
+            ("Midnight", 0, 0),
             ("6 PM", 18, 0),
             ("06:05am", 6, 5),
             ("12am", 0, 0),

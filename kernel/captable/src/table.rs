@@ -195,7 +195,7 @@ impl<T> Table<T> {
         u32::try_from(self.slots.len()).unwrap_or(u32::MAX)
     }
 
-    /// The identifiers and values at so many places from `first` on, in their order. It looks at no other place.
+    /// The identifiers and values at this many places from `first` on, in their order. It looks at no other place.
     pub fn part(&self, first: u32, places: u32) -> impl Iterator<Item = (CapId, &T)> {
         let slots = self.slots.get(first as usize..).unwrap_or_default();
         (first..)

@@ -200,7 +200,7 @@ impl Actor {
         Buffer { address: SCRATCH, length: bytes.len() as u32 }
     }
 
-    /// Reads the results of a call, which have so many bytes.
+    /// Reads the results of a call, which have `length` bytes.
     pub fn results<R>(&self, from: Buffer, length: u32, read: impl FnOnce(capnp::any_pointer::Reader<'_>) -> R) -> R {
         let bytes = self.read(from.address, length as usize);
         let mut words = Word::allocate_zeroed_vec(bytes.len() / 8);

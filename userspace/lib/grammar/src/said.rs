@@ -76,7 +76,7 @@ pub(crate) struct Run {
     is_stop: bool,
 }
 
-/// A text, as it is pushed.
+/// A text to push.
 struct Pushed<'p> {
     /// A gap ends the run of each.
     pieces: &'p [Option<String>],

@@ -35,8 +35,8 @@ pub(crate) fn delegates(tool: &Tool) -> bool {
     tool.descriptor.interface_id == ChildRunsClient::INTERFACE_ID
 }
 
-/// Whether a tool is the run's own, and no child run has it: it begins one, or it sets a reminder for the person, who sees little of
-/// what a child run does.
+/// Whether a tool stays with the run, and no child run has it. It begins child runs, or it sets a reminder for the person, who sees
+/// little of what a child run does.
 fn stays(tool: &Tool) -> bool {
     delegates(tool) || tool.descriptor.interface_id == RemindersClient::INTERFACE_ID
 }

@@ -26,7 +26,7 @@ const MOST_OF_ASSISTANT: usize = 8;
 /// Letters of one, at most.
 const LETTERS: usize = 200;
 
-/// Who has set a reminder.
+/// The one who set a reminder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setter {
     /// The person, by the command.
@@ -134,7 +134,7 @@ impl Reminders {
     }
 }
 
-/// A reminder's text as it is shown.
+/// A reminder's text in the form that is shown.
 ///
 /// # Errors
 /// It is empty or too long.

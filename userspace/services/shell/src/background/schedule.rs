@@ -74,7 +74,7 @@ pub fn moment(time: &str, now: u64, clock: Option<(u64, i16)>) -> Result<When, S
     }
 }
 
-/// What a model's call says of the time: so many seconds from now, or the next time of the day, and 0 or nothing for the other.
+/// The time in a model's call: seconds from now, or the next time of the day; 0 or an empty text stands for the other one.
 ///
 /// # Errors
 /// What is wrong with which argument.

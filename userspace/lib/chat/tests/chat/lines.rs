@@ -353,7 +353,8 @@ proptest! {
             static FIXTURE: Fixture = Fixture::new();
         }
         let tools = tools();
-        let said = ["Read \"a b\"/ü.txt, or C:\\x in\nnotes".to_string(), "{\"n\":\"a\\nb\\u0041\"}".to_string()];
+        let result = SaidText { text: "{\"n\":\"a\\nb\\u0041\"}".into(), is_result: true };
+        let said = ["Read \"a b\"/ü.txt, or C:\\x in\nnotes".into(), result];
         let answer = FIXTURE.with(|fixture| {
             let mut grammar = fixture.grammar(&tools, Some(&said[..]).filter(|_| copied));
             let ending = ["<|end|>", "\"", "}", "]", ",", "1"].map(|text| fixture.tokenizer.vocabulary().find(text).unwrap());

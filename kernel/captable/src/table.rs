@@ -198,10 +198,11 @@ impl<T> Table<T> {
     /// The identifiers and values at this many places from `first` on, in their order. It looks at no other place.
     pub fn part(&self, first: u32, places: u32) -> impl Iterator<Item = (CapId, &T)> {
         let slots = self.slots.get(first as usize..).unwrap_or_default();
-        (first..)
-            .zip(slots)
-            .take(places as usize)
-            .filter_map(|(index, slot)| slot.value.as_ref().map(|value| (CapId::new(index, slot.generation), value)))
+        let places = slots.iter().take(places as usize).enumerate();
+        places.filter_map(move |(at, slot)| {
+            let index = first.checked_add(u32::try_from(at).ok()?)?;
+            slot.value.as_ref().map(|value| (CapId::new(index, slot.generation), value))
+        })
     }
 }
 
@@ -266,6 +267,19 @@ mod tests {
         assert_eq!(table.insert(2).unwrap().index(), 1);
         assert_eq!(table.get(id), Err(Status::StaleCapability));
         assert_eq!(table.get(CapId::new(0, u32::MAX)), Err(Status::BadCapability));
+    }
+
+    /// A part of a table looks at no place beyond its end, whatever its beginning is.
+    #[test]
+    fn parts_end() {
+        let mut table = Table::new();
+        let ids: Vec<CapId> = (0..5).map(|value| table.insert(value).unwrap()).collect();
+        table.remove(ids[1]).unwrap();
+        let part =
+            |first, places| table.part(first, places).map(|(id, value)| (id.index(), *value)).collect::<Vec<_>>();
+        assert_eq!(part(0, 3), [(0, 0), (2, 2)]);
+        assert_eq!(part(3, 9), [(3, 3), (4, 4)]);
+        assert!(part(5, 9).is_empty() && part(u32::MAX, u32::MAX).is_empty() && part(0, 0).is_empty());
     }
 
     proptest! {

@@ -210,13 +210,13 @@ fn the_built_in_model_is_what_its_card_says() {
     let sets = folder.path().join("sets");
     python(&["-m", "capos_model", "sets", "--out", sets.to_str().unwrap(), "--count", "80"]);
     let model = train().join("../../iso_root/boot/models/assistant.gguf");
-    // The card has 96 % of the tools and 88 % of the conversations of a larger set. Of this one 40 of 42 tools were right, and
-    // 37 of 44 conversations. Of the other sets 58, 107 and 221 tools were right, and 62, 111 and 157 conversations. Kernels
-    // differ in last digits.
+    // The card has 96 % of the tools and 84 % of the conversations of a larger set. Of this one 38 of 40 tools were right, and
+    // 43 of 49 conversations. Of the other sets 59, 105 and about 220 tools were right, and 64, 114 and about 157 conversations.
+    // Kernels differ in last digits.
     let expected = [
-        ("wording", (39, 42), (36, 44)),
-        ("strangers", (56, 63), (60, 72)),
-        ("strangers-trained", (104, 113), (108, 126)),
+        ("wording", (37, 40), (42, 49)),
+        ("strangers", (57, 63), (62, 72)),
+        ("strangers-trained", (103, 113), (111, 126)),
         ("requests", (215, 259), (151, 240)),
     ];
     for (set, tools, conversations) in expected {

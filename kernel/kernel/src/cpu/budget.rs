@@ -109,7 +109,7 @@ pub mod cost {
     /// Handing up what derives from a capability that is revoked.
     pub const JOINT: u32 = 2_500;
     /// Telling of a capability, and looking at a place for one.
-    pub const LISTED: u32 = 250;
+    pub const LISTED: u32 = 1_100;
     pub const LISTED_PLACE: u32 = 5;
     /// Ending a capability, with what only that kept.
     pub const CAPABILITY: u32 = 1_000;

@@ -298,7 +298,7 @@ pub fn lists_are_bounded(account: &Arc<Account>) {
     assert!(ids.len() > 300, "{} capabilities", ids.len());
     ids.push(table);
     ids.sort_unstable_by_key(|id| id.index());
-    // With room for 128 capabilities, and for two.
+    // With room for as many as are told at once, and for two.
     for (length, most) in [(0x4000, AT_ONCE.0), (0x180, 2)] {
         let (mut told, mut from, mut longest, mut calls) = (Vec::new(), 0, 0, 0);
         loop {

@@ -78,6 +78,7 @@ const ABORTABLE_ALL_THE_SAME: &[(&str, &str, &str)] = &[
     ("TextEmbedder", "embed", "a vector is data that nobody reads; the worker keeps nothing of the texts"),
     ("TokenStream", "next", "the response stays where it was and can be read on or cancelled"),
     ("Namespace", "opened", "it only waits"),
+    ("Reminders", "remind", "the runner sets a reminder at once or not at all, and the person can drop it"),
     ("AuditLog", "exportTo", "a part of the file is there, under another name, and the next call overwrites it"),
     ("Namespace", "watch", "the same"),
     ("AuditReader", "verify", "it only reads"),

@@ -2,7 +2,7 @@
 
 A line is a pattern: `(a|b)` is one of these, `[a]` and `[a|b]` may be left out, `{slot}` is a value. What follows `
 => ` says which arguments the sentence stands for, `name=text` each, separated by `; `; without it each slot is the
-argument of its name. `<word>` stands for one of the synonyms that `synonyms.txt` gives. A file has the sections
+argument of its name. `<word>` stands for one of the synonyms that `data/synonyms.txt` gives. A file has the sections
 `[train]` and `[held out]`, and may have `[rows]`: what only rows of training have, and no evaluation set. Held-out
 sentences are never trained on: a sentence of the others that is among them is skipped.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 from .words import meant
 
 FOLDER = Path(__file__).parents[2] / "phrasings"
+DATA = Path(__file__).parents[2] / "data"
 TRAIN, HELD_OUT = "train", "held out"
 # Additions to training rows that no evaluation set has: so sets stay the same when training gets more.
 ROWS = "rows"
@@ -142,8 +143,8 @@ def _filled(text, values):
 
 
 def _synonyms():
-    """The synonyms of `synonyms.txt`, each as a group of a pattern."""
-    lines = (FOLDER / "synonyms.txt").read_text(encoding="utf-8").splitlines()
+    """The synonyms of `data/synonyms.txt`, each as a group of a pattern."""
+    lines = (DATA / "synonyms.txt").read_text(encoding="utf-8").splitlines()
     pairs = [line.split(": ", 1) for line in lines if line and not line.startswith("#")]
     return {name: f"({among})" for name, among in pairs}
 
@@ -253,7 +254,9 @@ _HASTE = {" you ": " u ", "please": "pls", "thanks": "thx", " are ": " r ", " an
 def hurried(sentence, random):
     """A sentence whose values are still open, typed in more of a hurry."""
     if random.random() < 0.3:
-        sentence = sentence.lower().replace("'s ", "s ").replace("n't", "nt").replace("i'd ", "id ").replace("i'm ", "im ")
+        # A value keeps its end: nothing in a call is a part of a word.
+        sentence = re.sub("(?<!})'s ", "s ", sentence.lower())
+        sentence = sentence.replace("n't", "nt").replace("i'd ", "id ").replace("i'm ", "im ")
     if random.random() < 0.1:
         long = random.choice(list(_HASTE))
         sentence = sentence.replace(long, _HASTE[long])

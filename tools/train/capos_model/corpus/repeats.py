@@ -1,11 +1,11 @@
 """Second turns that ask for the call of the turn before with one argument other: "same for nginx", "now in logs/".
 
-A pattern is made of a frame of `phrasings/repeats.txt` and of what stands for the argument. It has a scene of `second_turns.py`.
+A pattern is made of a frame of `data/repeats.txt` and of what stands for the argument. It has a scene of `second_turns.py`.
 """
 
 from . import phrasing
 
-FRAMES = phrasing.read("repeats")[phrasing.ROWS]
+FRAMES = phrasing.parse((phrasing.DATA / "repeats.txt").read_text(encoding="utf-8"))[phrasing.ROWS]
 
 _FOR = ["", "", "for ", "with ", "on "]
 _IN = ["", "in ", "in ", "inside ", "under ", "below ", "within ", "in the folder ", "in folder ", "in the {x} folder"]

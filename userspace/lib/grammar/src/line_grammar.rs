@@ -12,14 +12,11 @@ use llguidance::toktrie::SimpleVob;
 use serde_json::Value;
 
 use crate::grammar::{Grammar, wrong};
-use crate::numbers::Numbers;
+use crate::numbers::{Numbers, is_number, may_follow};
 use crate::repetition::{Limits, OfFiles, Repetition, Taken};
 use crate::said::Said;
 use capos_chat::ChatError;
 use capos_chat::lines::{AS, FORBIDDEN, INVOKE, Kind, Line, NONE, SAY};
-
-/// Characters of a number, so that it means the same to every reader.
-const NUMBER_CHARACTERS: usize = 16;
 
 /// What the names of tools begin with that take something from one place to another.
 const TAKES: [&str; 3] = ["copy", "move", "rename"];
@@ -530,23 +527,6 @@ fn is_whole(kind: &Kind) -> bool {
         Kind::List(items) => is_whole(items),
         kind => *kind == Kind::Integer,
     }
-}
-
-/// Whether a character can follow the number so far.
-fn may_follow(number: &str, character: char, whole: bool) -> bool {
-    let digits = number.strip_prefix('-').unwrap_or(number);
-    let last_room = number.len().saturating_add(1) >= NUMBER_CHARACTERS;
-    match character {
-        '-' => number.is_empty(),
-        '.' => !whole && !last_room && is_number(number) && !number.contains('.'),
-        // Some readers do not take minus zero for a whole number.
-        '0' if whole && number == "-" => false,
-        _ => digits != "0" && number.len() < NUMBER_CHARACTERS,
-    }
-}
-
-fn is_number(number: &str) -> bool {
-    number.ends_with(|character: char| character.is_ascii_digit())
 }
 
 impl LineProgram {

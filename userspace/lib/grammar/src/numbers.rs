@@ -106,6 +106,9 @@ const AND: &str = "and";
 /// Characters of a number at most: longer ones cannot be written in a call.
 const LONGEST: usize = 16;
 
+/// Characters of a number, so that it means the same to every reader.
+const NUMBER_CHARACTERS: usize = 16;
+
 /// The numbers of a conversation, as JSON writes them.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
@@ -411,6 +414,24 @@ fn readings(run: &str) -> Vec<u64> {
         _ => {}
     }
     found
+}
+
+/// Whether a character can follow the number so far.
+pub(crate) fn may_follow(number: &str, character: char, whole: bool) -> bool {
+    let digits = number.strip_prefix('-').unwrap_or(number);
+    let last_room = number.len().saturating_add(1) >= NUMBER_CHARACTERS;
+    match character {
+        '-' => number.is_empty(),
+        '.' => !whole && !last_room && is_number(number) && !number.contains('.'),
+        // Some readers do not take minus zero for a whole number.
+        '0' if whole && number == "-" => false,
+        _ => digits != "0" && number.len() < NUMBER_CHARACTERS,
+    }
+}
+
+/// Whether a number can end so.
+pub(crate) fn is_number(number: &str) -> bool {
+    number.ends_with(|character: char| character.is_ascii_digit())
 }
 
 #[cfg(test)]

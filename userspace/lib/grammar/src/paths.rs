@@ -210,7 +210,7 @@ mod tests {
             ("call it new.txt, or under the name old.txt", &["new.txt", "to old.txt"]),
             ("read 'todo.txt' and logs/proxy.log.1", &["todo.txt", "logs/proxy.log.1"]),
             ("append 'see todo.txt' to it", &[]),
-            ("append 'see the list' to todo.txt", &["todo.txt"]),
+            ("append 'see the list' to todo.txt", &["to todo.txt"]),
             ("delete \"my letter.txt\" and old.txt", &[]),
             ("don't read it, it's old.txt that I want", &["old.txt"]),
             ("find *.jpg, e.g. in docs/ or at 10.0.4.17 from a@b.org, http://a.org", &[]),

@@ -20,7 +20,7 @@ pub struct CapabilityTable<'a>(pub &'a Arc<Process>);
 /// The most bytes that a capability takes in the results of `list`.
 const LARGEST: usize = 64;
 /// The most capabilities that one call of `list` tells, and the most places of the table that it looks at.
-pub const AT_ONCE: (u32, u32) = (128, 1024);
+pub const AT_ONCE: (u32, u32) = (16, 512);
 
 fn describe(id: CapId, capability: &Capability, mut info: capability_info::Builder<'_>) {
     info.set_id(id.0);

@@ -43,6 +43,15 @@ fn operators() -> Vec<Tool> {
     Tool::list(&tools["operator"]).unwrap()
 }
 
+/// All requests of people, with the sets that they are in.
+fn people() -> impl Iterator<Item = (&'static str, Value)> {
+    SETS.into_iter().flat_map(|set| {
+        let text = std::fs::read_to_string(train().join(format!("data/{set}.jsonl"))).unwrap();
+        let requests: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        requests.into_iter().map(move |request| (set, request))
+    })
+}
+
 /// Whether a grammar permits this beginning of an answer.
 fn takes(grammar: &mut Grammar, tokenizer: &Tokenizer, answer: &str) -> bool {
     tokenizer.encode(answer, Marks::All).into_iter().all(|id| {
@@ -266,23 +275,20 @@ fn names_are_words() {
     assert!(run("run export 'two words'", &["two words"]));
     // What people want can be called. Sentences are not shown: some sets are to be measured before they are read.
     let (mut all, mut rejected) = (0, 0);
-    for set in SETS {
-        for line in std::fs::read_to_string(train().join(format!("data/{set}.jsonl"))).unwrap().lines() {
-            let request: Value = serde_json::from_str(line).unwrap();
-            let mut said = Vec::new();
-            for turn in request["turns"].as_array().unwrap() {
-                said.push(turn["text"].as_str().unwrap().into());
-                for call in turn["calls"].as_array().unwrap() {
-                    // How patterns are joined, texts written and switches set is another matter.
-                    let kept = ["path", "from", "service", "program", "arguments"];
-                    let mut arguments = call["arguments"].clone();
-                    arguments.as_object_mut().unwrap().retain(|key, _| kept.contains(&&**key));
-                    if ["name", "text", "to"].iter().all(|key| call["arguments"].get(key).is_none()) {
-                        all += 1;
-                        rejected += usize::from(!permits(&said, call["name"].as_str().unwrap(), &arguments));
-                    }
-                    said.push(SaidText { text: "done".into(), is_result: true });
+    for (_, request) in people() {
+        let mut said = Vec::new();
+        for turn in request["turns"].as_array().unwrap() {
+            said.push(turn["text"].as_str().unwrap().into());
+            for call in turn["calls"].as_array().unwrap() {
+                // How patterns are joined, texts written and switches set is another matter.
+                let kept = ["path", "from", "service", "program", "arguments"];
+                let mut arguments = call["arguments"].clone();
+                arguments.as_object_mut().unwrap().retain(|key, _| kept.contains(&&**key));
+                if ["name", "text", "to"].iter().all(|key| call["arguments"].get(key).is_none()) {
+                    all += 1;
+                    rejected += usize::from(!permits(&said, call["name"].as_str().unwrap(), &arguments));
                 }
+                said.push(SaidText { text: "done".into(), is_result: true });
             }
         }
     }
@@ -442,19 +448,16 @@ fn calls_after_results_are_less_likely() {
 fn the_words_of_people_ask_for_what_they_want() {
     let (format, mut grave) = (shipped(), 0);
     let tools = operators();
-    for set in SETS {
-        for line in std::fs::read_to_string(train().join(format!("data/{set}.jsonl"))).unwrap().lines() {
-            let request: Value = serde_json::from_str(line).unwrap();
-            let mut messages = Vec::new();
-            for turn in request["turns"].as_array().unwrap() {
-                messages.push(Message::new(Role::User, turn["text"].as_str().unwrap()));
-                for call in turn["calls"].as_array().unwrap() {
-                    let name = call["name"].as_str().unwrap();
-                    let callable = format.callable(&tools, &messages);
-                    assert!(callable.iter().any(|tool| tool.name == name), "{name}: {}", turn["text"]);
-                    grave += usize::from(["delete_file", "stop_service", "power_off"].contains(&name));
-                    messages.push(Message::new(Role::Tool, "done"));
-                }
+    for (_, request) in people() {
+        let mut messages = Vec::new();
+        for turn in request["turns"].as_array().unwrap() {
+            messages.push(Message::new(Role::User, turn["text"].as_str().unwrap()));
+            for call in turn["calls"].as_array().unwrap() {
+                let name = call["name"].as_str().unwrap();
+                let callable = format.callable(&tools, &messages);
+                assert!(callable.iter().any(|tool| tool.name == name), "{name}: {}", turn["text"]);
+                grave += usize::from(["delete_file", "stop_service", "power_off"].contains(&name));
+                messages.push(Message::new(Role::Tool, "done"));
             }
         }
     }
@@ -490,19 +493,16 @@ fn numbers_are_those_that_were_said() {
         assert_eq!(permits(&[said.into()], parameter, number), may, "{said}: {parameter} {number}");
     }
     let mut count = 0;
-    for set in SETS {
-        for line in std::fs::read_to_string(train().join(format!("data/{set}.jsonl"))).unwrap().lines() {
-            let request: Value = serde_json::from_str(line).unwrap();
-            let mut said = Vec::new();
-            for turn in request["turns"].as_array().unwrap() {
-                said.push(turn["text"].as_str().unwrap().into());
-                let calls = turn["calls"].as_array().unwrap().iter();
-                let arguments = calls.flat_map(|call| call["arguments"].as_object().unwrap());
-                for (parameter, number) in arguments.filter(|(_, value)| value.is_u64()) {
-                    // The sentence is not shown: some sets are to be measured before they are read.
-                    assert!(permits(&said, parameter, &number.to_string()), "{set}: {parameter} {number}");
-                    count += 1;
-                }
+    for (set, request) in people() {
+        let mut said = Vec::new();
+        for turn in request["turns"].as_array().unwrap() {
+            said.push(turn["text"].as_str().unwrap().into());
+            let calls = turn["calls"].as_array().unwrap().iter();
+            let arguments = calls.flat_map(|call| call["arguments"].as_object().unwrap());
+            for (parameter, number) in arguments.filter(|(_, value)| value.is_u64()) {
+                // The sentence is not shown: some sets are to be measured before they are read.
+                assert!(permits(&said, parameter, &number.to_string()), "{set}: {parameter} {number}");
+                count += 1;
             }
         }
     }

@@ -133,11 +133,12 @@ impl Repetition {
     /// The tokens that are unlikely as its beginning: those that begin neither a file that the request names, nor a folder that one
     /// of these can be in.
     pub fn unlikely(&self) -> BTreeSet<u32> {
-        let is_plain = |file: &File| !(file.start..file.end).any(|border| self.said.is_at_slash(border));
-        let may_be_within = self.files().any(is_plain);
+        // Most tokens of a string are behind its beginning.
         if !self.tokens.is_empty() || self.files().next().is_none() {
             return BTreeSet::new();
         }
+        let is_plain = |file: &File| !(file.start..file.end).any(|border| self.said.is_at_slash(border));
+        let may_be_within = self.files().any(is_plain);
         let is_likely = |start: &Place| {
             self.files().any(|file| file.start == start.border) || may_be_within && self.said.is_folder(start.border)
         };

@@ -302,7 +302,7 @@ struct CapabilityInfo {
 interface CapabilityTable {
   # The capabilities of a process.
   list @0 (from :UInt32) -> (capabilities :List(CapabilityInfo), next :UInt32);
-  # Those at the places of the table from `from` on: at most 128, of at most 1,024 places. `next` is the place to go on at; 0 if
+  # Those at the places of the table from `from` on: at most 16, of at most 512 places. `next` is the place to go on at; 0 if
   # there are no more. What is given, moved or released between two calls may be missing.
   info @1 (id :UInt64) -> (info :CapabilityInfo);
   derive @2 (id :UInt64, rights :UInt32) -> (id :UInt64);

@@ -10,7 +10,7 @@ from capos_model.corpus import answers, own_tools, phrasing, scenes, second_turn
 from capos_model.corpus.conversation import compact
 from capos_model.corpus.generator import AGAIN, CHAINS, CHAT, CLASSES, FOLLOWUPS, OPEN, SPLITS, Generator
 from capos_model.corpus.generic_tools import ACTIONS, NOUNS
-from capos_model.corpus.groups import GroupGenerator
+from capos_model.corpus.groups import LENGTHS, GroupGenerator
 from capos_model.corpus.phrasing import HELD_OUT, ROWS, TRAIN, wordings
 
 FILES = {**own_tools.PHRASINGS, "chains": CHAINS, "followups": FOLLOWUPS, "again": AGAIN, "open": OPEN, "chat": CHAT}
@@ -40,13 +40,21 @@ class Phrasings(unittest.TestCase):
                 self.assertFalse(some & held_out, name)
 
     def test_training_takes_patterns_of_more_sentences_more_often(self):
-        one, eight = phrasing.Pattern("see {path}", ()), phrasing.Pattern("(see|read) [me] [the] {path}", ())
+        one, eight = phrasing.Pattern("see this {path}", ()), phrasing.Pattern("(see|read) [me] [the] {path}", ())
         self.assertEqual((one.weight, eight.weight), (1, 4))
         self.assertEqual(phrasing.Pattern("(see|read [me]) {path}", ()).weight, 3)
         # The second is what rows of training are made with.
         for generator in (Generator("train", 1), GroupGenerator(1)):
             taken = [generator._one_of([one, eight]) for _ in range(500)]
             self.assertAlmostEqual(taken.count(eight) / 500, 0.8, delta=0.06)
+
+    def test_rows_have_short_and_long_requests_as_people_do(self):
+        short, sentences = phrasing.Pattern("(see|read) {path}", ()), [phrasing.Pattern(f"read me {{path}} as {at} of us asked", ()) for at in range(99)]
+        self.assertEqual((short.words, sentences[0].words), (2, 8))
+        generator = GroupGenerator(1)
+        taken = [generator._one_of([short, *sentences]) for _ in range(500)]
+        share = LENGTHS[2] / (LENGTHS[2] + LENGTHS[11])
+        self.assertAlmostEqual(taken.count(short) / 500, share, delta=0.06)
 
     def test_a_full_stop_may_follow_a_value_in_training(self):
         chance = random.Random(6)

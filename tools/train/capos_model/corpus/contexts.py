@@ -13,7 +13,7 @@ from . import phrasing
 
 FOLDER = Path(__file__).parents[2] / "data"
 # Shares of the requests that have a context: the first ones of a conversation, and later ones.
-FIRST, LATER = 0.35, 0.25
+FIRST, LATER = 0.28, 0.2
 BEFORE, LEADING, AFTER, REASON = "before", "leading", "after", "reason"
 _SHARES = {BEFORE: 40, LEADING: 14, AFTER: 26, REASON: 20}
 # Slots of things that a request could be about.

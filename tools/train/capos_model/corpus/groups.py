@@ -21,14 +21,14 @@ CLASSES = {
     "call": 48,
     "chain": 16,
     "parallel": 12,
-    "followup": 36,
+    "followup": 32,
     "change": 12,
-    "absent": 16,
+    "absent": 20,
     # Only if the set has forbidden tools.
     "forbidden": 16,
     "denied": 4,
     "error": 5,
-    "chat": 22,
+    "chat": 26,
 }
 
 
@@ -50,8 +50,8 @@ OFTEN_SHARE = 3
 LISTED = 60
 
 
-# From how many spaces on a pattern is a long sentence, and how much more often such ones are drawn.
-LONG, LONG_SHARE = 12, 3
+# How long requests are, as people type them: the most words of a pattern, and how many of a hundred are of that length.
+LENGTHS = {2: 11, 4: 16, 7: 24, 11: 21, 16: 14, None: 14}
 
 
 # How often sets are those of a profile's sessions: most often the one with all tools.
@@ -235,13 +235,15 @@ class GroupGenerator(Generator):
     # So the request is for the listed tools.
 
     def _one_of(self, patterns):
-        """Long sentences more often: there are fewer of them, and people tell why they ask."""
+        """As long as people's requests are. Most patterns are sentences, and many requests are two or three words."""
         if not patterns:
             raise Unfit
-        return self.random.choices(patterns, [self._weight(pattern) for pattern in patterns])[0]
-
-    def _weight(self, pattern):
-        return pattern.weight * (LONG_SHARE if pattern.text.count(" ") >= LONG else 1)
+        by_length = {}
+        for pattern in patterns:
+            length = next(most for most in LENGTHS if most is None or pattern.words <= most)
+            by_length.setdefault(length, []).append(pattern)
+        length = self.random.choices(list(by_length), [LENGTHS[length] for length in by_length])[0]
+        return super()._one_of(by_length[length])
 
     def _any_of(self, found):
         if not found:

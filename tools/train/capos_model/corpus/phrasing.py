@@ -97,6 +97,14 @@ class Pattern:
             text = text[: found.start()] + text[found.end() :]
         return weight
 
+    @cached_property
+    def words(self):
+        """How many words it has, with the first of each group of choices and one word for each open place."""
+        text = self.text
+        while found := _GROUP.search(text):
+            text = text[: found.start()] + _choices(*found.groups())[0] + text[found.end() :]
+        return len(text.split())
+
     def choose(self, random, section=HELD_OUT):
         """One of its sentences, values still open; for training one that is not held out."""
         while held_out(text := self._choose(random)) and section == TRAIN:
@@ -264,7 +272,7 @@ def hurried(sentence, random):
         sentence += random.choice(_ENDINGS[ROWS])
     elif random.random() < 0.06 and sentence.split()[0].lower() not in _NO_ORDER_ROWS and not sentence.startswith(("{", '"', "'")):
         sentence = random.choice(_OPENINGS[ROWS]) + sentence
-    if random.random() < 0.12:
+    if random.random() < 0.06:
         words = sentence.split(" ")
         long = [at for at, word in enumerate(words) if word.isalpha() and len(word) > 3]
         if long:

@@ -1,4 +1,4 @@
-"""Names and things to look for, made of the word lists in `data/words.txt`, for rows of training.
+"""Names and things to look for, made of the word lists in `data/words.txt` and `data/english.txt`, for rows of training.
 
 So many different ones that a model cannot learn them by heart: it has to copy them.
 """
@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-_FILE = Path(__file__).parents[2] / "data" / "words.txt"
+_FOLDER = Path(__file__).parents[2] / "data"
+_FILES = ("words.txt", "english.txt")
 # How files of such names end.
 _ENDS = """txt txt md csv log doc docx odt pdf xls xlsx ods ppt json xml yaml yml toml ini cfg conf sql db dat tsv fasta fastq bam svg png
     jpg jpeg gif tif bmp psd dxf stl gcode wav mp3 flac mid mp4 mov avi zip tar tgz gz 7z rar iso key pem crt asc vcf ics eml tex
@@ -21,7 +22,8 @@ _CODES = ["{u}-{n}", "{u}{n}", "{u}{u}-{n}", "{u}{u}{n}", "{n}-{u}", "{u}-{y}-{n
 def read():
     """The lists by name."""
     lists = {}
-    for line in _FILE.read_text(encoding="utf-8").splitlines():
+    lines = [line for name in _FILES for line in (_FOLDER / name).read_text(encoding="utf-8").splitlines()]
+    for line in lines:
         if line.startswith("["):
             current = lists.setdefault(line.strip("[]"), [])
         elif not line.startswith("#"):
@@ -58,6 +60,9 @@ class Words:
 
     def _part(self):
         kind = self.random.random()
+        if kind < 0.25:
+            # Any word may be in a name, so none of them tells what is asked for.
+            return self.word("english")
         if kind < 0.62:
             return self.word("nouns")
         if kind < 0.72:
@@ -103,7 +108,7 @@ class Words:
         """A name of a service: what it is for, and what it does."""
         kind = self.random.random()
         if kind < 0.15:
-            name = self.word("things", "nouns")
+            name = self.word("things", "nouns", "english")
         elif kind < 0.25:
             name = self.word("things", "nouns", "verbs") + "d"
         elif kind < 0.9:
@@ -115,8 +120,8 @@ class Words:
     def program(self):
         """A name of a program."""
         kind = self.random.random()
-        if kind < 0.2:
-            name = self.word("verbs", "nouns")
+        if kind < 0.25:
+            name = self.word("verbs", "nouns", "english")
         elif kind < 0.6:
             name = self.word("verbs") + self.random.choice("---_") + self.word("nouns", "things")
         elif kind < 0.85:
@@ -138,7 +143,7 @@ class Words:
         """What people look for in texts."""
         kind = self.random.random()
         if kind < 0.2:
-            return self.word("nouns")
+            return self.word("nouns", "english")
         if kind < 0.36:
             return f"{self.word('adjectives', 'nouns')} {self.word('nouns')}"
         if kind < 0.42:

@@ -54,6 +54,16 @@ const PRONOUNS: [&str; 7] = ["i", "we", "you", "they", "he", "she", "it"];
 const ALL_THE_SAME: [&str; 5] = ["but", "only", "except", "instead", "rather"];
 /// What keeps things as they are.
 const KEEPS: [&str; 2] = ["leave", "keep"];
+/// What tells that something was done, if a word that asks follows: "I have deleted it by mistake", "I almost deleted it".
+const TELLS: [&str; 8] = ["have", "has", "had", "ive", "weve", "almost", "nearly", "accidentally"];
+/// What tells of a way or of an end, if a word that asks stands beside it: "going down to look", "the power went off".
+const MOVES: [&str; 4] = ["goes", "going", "went", "gone"];
+/// What begins a supposition, and about whom: "if I turn it off". "If you could turn it off" is a request.
+const IF: &str = "if";
+const SUPPOSED: [&str; 7] = ["i", "we", "they", "somebody", "someone", "anybody", "anyone"];
+/// What begins the text of a reminder: "remind me to stop at the shop".
+const REMIND: &str = "remind";
+const REMINDED: [&str; 2] = ["me", "us"];
 /// What the next word is the name of.
 const NAMES: [&str; 8] = ["file", "folder", "directory", "service", "program", "called", "named", "document"];
 
@@ -254,6 +264,8 @@ struct Sense<'w> {
     weakly: bool,
     /// Whether the clause before was negated.
     before: bool,
+    /// Whether the rest of the clause asks for nothing: it supposes something, or is the text of a reminder.
+    is_told: bool,
     latest: &'w str,
 }
 
@@ -273,11 +285,20 @@ impl<'w> Sense<'w> {
             self.negated |= self.weakly;
         }
         self.weakly |= WEAK_NEGATIONS.contains(&word);
+        self.is_told |= match next {
+            Some(next) if word == IF => SUPPOSED.contains(&next),
+            Some(next) if word == REMIND => REMINDED.contains(&next),
+            _ => false,
+        };
         self.latest = word;
     }
 
     /// Whether a word asks, or asks not to, if it is the listed one.
     fn asks(&self, word: &str, next: Option<&str>, listed: &str) -> Option<bool> {
+        let moves = || MOVES.contains(&self.latest) || next.is_some_and(|next| MOVES.contains(&next));
+        if self.is_told || TELLS.contains(&self.latest) || moves() {
+            return None;
+        }
         let (listed, asks) = match listed.strip_prefix(NOT) {
             Some(listed) if NEED.contains(&word) && next == Some(TO) && is_like(word, listed) => return None,
             Some(listed) => (listed, self.negated || self.weakly),
@@ -312,6 +333,38 @@ mod tests {
 
     fn words(text: &str) -> Vec<String> {
         text.split(' ').map(String::from).collect()
+    }
+
+    /// What is told, supposed, or the text of a reminder is no request. What stands beside it is one.
+    #[test]
+    fn what_is_told_or_supposed_is_not_asked_for() {
+        let listed = words("stop delete deleted off down power close not-run");
+        for text in [
+            "I have deleted my thesis by mistake",
+            "she has deleted it",
+            "yesterday I almost deleted everything!",
+            "the power went off at 2:50 in the whole wing",
+            "going down to look",
+            "If I turn off the power, what is lost?",
+            "what happens if somebody turns it off",
+            "remind me in three hours to close the shutters",
+        ] {
+            assert_eq!(asks(&clauses(text), &listed), None, "{text}");
+        }
+        for text in [
+            "I have to delete it",
+            "I have two of them, delete one",
+            "if you could turn it off",
+            "if it is idle, turn it off",
+            "if I am late then stop it",
+            "remind me to eat, and stop the radio",
+            "she went home, so power off",
+            "turn it off and go home",
+            "the machine can go off now",
+        ] {
+            assert_eq!(asks(&clauses(text), &listed), Some(true), "{text}");
+        }
+        assert_eq!(asks(&clauses("I have never deleted it, don't delete it"), &listed), Some(false));
     }
 
     #[test]

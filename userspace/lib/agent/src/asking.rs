@@ -131,9 +131,12 @@ impl<W: World> Context<W> {
         let Review { mode, note, risk, .. } = review;
         let notes = [claim, &note].into_iter().filter(|note| !note.is_empty());
         let mut note = self.told_of_child(notes.collect::<Vec<_>>().join("\n"));
-        if let Some(why) = self.failures.known.failure(tool, call) {
-            let why = format!("The same call failed before in this turn: {}.", quote_long(&why, TASK));
-            note = if note.is_empty() { why } else { format!("{note}\n{why}") };
+        let known = &self.failures.known;
+        let failed = known.failure(tool, call);
+        let before = failed.map(|why| format!("The same call failed before in this turn: {}.", quote_long(&why, TASK)));
+        let done = || known.was_done(tool, call).then(|| "The same call succeeded before in this turn.".to_string());
+        if let Some(before) = before.or_else(done) {
+            note = if note.is_empty() { before } else { format!("{note}\n{before}") };
         }
         let limit = u64::from(self.session.limits.approval_timeout_ms).saturating_mul(NANOSECONDS);
         let asked = self.world.now();

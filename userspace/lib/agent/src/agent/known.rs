@@ -1,4 +1,4 @@
-//! What the calls of a run have shown so far: which failed, and which files it has read or written.
+//! What the calls of a run have shown so far: which failed, which had an effect, and which files it has read or written.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -22,6 +22,8 @@ const MOST: usize = 256;
 pub struct Known {
     /// Tool and canonical arguments, and why the call failed.
     failed: Rc<RefCell<BTreeMap<(String, String), String>>>,
+    /// Tool and canonical arguments of calls that changed something.
+    done: Rc<RefCell<BTreeSet<(String, String)>>>,
     /// Paths of files whose content the run has seen or written.
     seen: Rc<RefCell<BTreeSet<String>>>,
     /// Paths of files that the answer at hand has read. The model has not seen their content yet.
@@ -92,7 +94,13 @@ impl Known {
     /// succeed.
     pub fn settle(&self, tool: &Tool, call: &ToolCall, result: &ToolResult) {
         match result.outcome {
-            Outcome::Ok if tool.descriptor.category != Category::ReadOnly.name() => self.failed.borrow_mut().clear(),
+            Outcome::Ok if tool.descriptor.category != Category::ReadOnly.name() => {
+                self.failed.borrow_mut().clear();
+                let mut done = self.done.borrow_mut();
+                if done.len() < MOST {
+                    done.extend(key(tool, call));
+                }
+            }
             Outcome::ExecutionError => {
                 let mut failed = self.failed.borrow_mut();
                 if failed.len() < MOST
@@ -108,6 +116,11 @@ impl Known {
     /// Why the same call failed before in this run, if it did.
     pub fn failure(&self, tool: &Tool, call: &ToolCall) -> Option<String> {
         self.failed.borrow().get(&key(tool, call)?).cloned()
+    }
+
+    /// Whether the same call has changed something before in this run. A small model proposes what it has just done once more.
+    pub fn was_done(&self, tool: &Tool, call: &ToolCall) -> bool {
+        key(tool, call).is_some_and(|key| self.done.borrow().contains(&key))
     }
 
     /// Whether the path of a call names a file that the run has neither read nor written.
@@ -220,6 +233,25 @@ mod tests {
             known.settle(&read, &call("{}"), &ended(outcome, "x"));
             assert_eq!(known.failure(&read, &call("{}")), None);
         }
+    }
+
+    #[test]
+    fn a_call_that_had_an_effect_is_known() {
+        let (known, read, write) =
+            (Known::default(), tool("read_file", Category::ReadOnly), tool("write_file", Category::Mutating));
+        let add = call(r#"{"path":"a", "text":"x", "append":true}"#);
+        assert!(!known.was_done(&write, &add));
+        for outcome in [Outcome::ExecutionError, Outcome::DeniedByUser, Outcome::TimedOut, Outcome::Cancelled] {
+            known.settle(&write, &add, &ended(outcome, "x"));
+            assert!(!known.was_done(&write, &add), "{outcome:?}");
+        }
+        known.settle(&write, &add, &ended(Outcome::Ok, ""));
+        assert!(known.was_done(&write, &call(r#"{"append":true,"path":"a","text":"x"}"#)));
+        assert!(!known.was_done(&write, &call(r#"{"append":true,"path":"a","text":"y"}"#)));
+        assert!(!known.was_done(&read, &add));
+        // What only reads may be asked for as often as one likes.
+        known.settle(&read, &add, &ended(Outcome::Ok, ""));
+        assert!(!known.was_done(&read, &add));
     }
 
     /// A call that ended, the only one of its answer.

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::asking::Asking;
 use crate::change::Change;
 use crate::runner::{Calling, Runner};
-use crate::surface::{Form, Surface};
+use crate::surface::{Form, OwnCall, Surface};
 
 /// Bytes of results that one call may bring: the most that a message holds.
 const RESULTS: u32 = 1 << 20;
@@ -44,6 +44,8 @@ pub struct Prepared {
     given: Map<String, Value>,
     /// What it changes, and whether the person was shown that.
     change: Option<(Change, bool)>,
+    /// Makes a call that the session's surface serves itself.
+    own: Option<OwnCall>,
 }
 
 impl<S: Surface> Tools for Runner<S> {
@@ -55,7 +57,7 @@ impl<S: Surface> Tools for Runner<S> {
         let canonical = capos_reflect::canonical(&value);
         if let Some(form) = S::form(self, tool) {
             let (message, given) = (form.unfilled(found, &value)?, value.as_object().cloned().unwrap_or_default());
-            return Ok((Prepared { message, given, change: None }, canonical));
+            return Ok((Prepared { message, given, change: None, own: None }, canonical));
         }
         let mut whole = Map::new();
         let encoded = capos_reflect::encode_call(found, &value, |given| {
@@ -68,9 +70,10 @@ impl<S: Surface> Tools for Runner<S> {
             whole.clone_from(given);
         });
         let message = encoded.map_err(|bad| bad.to_string())?;
-        // The person is not asked about a call that cannot be made.
-        S::own_call(self.base(), tool, &whole).transpose()?;
-        Ok((Prepared { message, given: whole, change: None }, canonical))
+        // The person is not asked about a call that cannot be made. What they agree to is this one: a time of the day is the
+        // next one now, not when they answer.
+        let own = S::own_call(self.base(), tool, &whole).transpose()?;
+        Ok((Prepared { message, given: whole, change: None, own }, canonical))
     }
 
     async fn observe(&self, tool: &Tool, call: &ToolCall, prepared: Prepared) -> Prepared {
@@ -84,13 +87,12 @@ impl<S: Surface> Tools for Runner<S> {
         let runs = found.as_ref().is_ok_and(|found| found.runner_params.contains(&APPROVAL));
         let asker = asker.filter(|_| runs && interface == LauncherClient::INTERFACE_ID);
         let table = self.table.clone();
-        let own = S::own_call(self.base(), tool, &prepared.given);
         let calling: Calling = Box::pin(async move {
             let (cap, found) = (cap?, found?);
+            let Prepared { message, mut given, change, own } = prepared;
             if let Some(own) = own {
-                return Ok(brought(found, own?()?));
+                return Ok(brought(found, own()?));
             }
-            let Prepared { message, mut given, change } = prepared;
             let shown = change.as_ref().filter(|(_, is_shown)| *is_shown);
             let basis = shown.and_then(|(change, _)| change.basis()).filter(|_| found.runner_params.contains(&BASIS));
             // It answers the program's questions until the call has ended.

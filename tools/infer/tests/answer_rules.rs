@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use source::{train, vocabulary, words};
 
 /// The sets of requests of people.
-const SETS: [&str; 8] = [
+const SETS: [&str; 9] = [
     "requests",
     "requests-unread",
     "requests-once",
@@ -24,6 +24,7 @@ const SETS: [&str; 8] = [
     "requests-sixth",
     "requests-seventh",
     "requests-eighth",
+    "requests-ninth",
 ];
 
 /// The tokenizer and grammars of a file with the model's vocabulary, and the form of its calls.

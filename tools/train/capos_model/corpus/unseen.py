@@ -16,7 +16,7 @@ from .values import Values
 
 FOLDER = Path(__file__).parents[2] / "data"
 NAMES = ("requests", "requests-unread", "requests-once", "requests-fourth", "requests-fifth", "requests-sixth")
-NAMES += ("requests-seventh", "requests-eighth")
+NAMES += ("requests-seventh", "requests-eighth", "requests-ninth")
 # Tools after which something is gone. None of them may be proposed unless it was asked for.
 GRAVE = {"delete_file", "stop_service", "power_off"}
 # Whose tools they are about.

@@ -83,6 +83,15 @@ const WITHIN_NAMES: [char; 3] = ['.', '/', '_'];
 const SWAPPED: usize = 4;
 /// Letters of the shortest word that can be another one with one letter too many or too few.
 const MISTYPED: usize = 5;
+/// English words that differ so little from a word that asks, and are no mistyped one: "what will I lose" closes nothing.
+const OTHER_WORDS: [&str; 63] = [
+    "asleep", "baring", "bending", "boring", "case", "clan", "close", "closer", "closet", "crease", "crest", "drown",
+    "ease", "eased", "easing", "eras", "eraser", "forge", "garage", "hack", "hated", "hats", "knight", "lean",
+    "lending", "lock", "loose", "lose", "loser", "mended", "mending", "pending", "powder", "pure", "quilt", "quite",
+    "rash", "reset", "ring", "scrape", "seep", "sending", "shared", "shed", "shout", "shrewd", "skill", "skilled",
+    "sleepy", "stomp", "stoop", "swipe", "tended", "tending", "topped", "topping", "tops", "urge", "varnish",
+    "vending", "weep", "wiper", "witch",
+];
 
 /// The words with which people ask for some tools.
 #[derive(Clone, Debug, Default)]
@@ -315,6 +324,9 @@ fn is_like(word: &str, listed: &str) -> bool {
     let first = typed.iter().zip(right).take_while(same).count();
     let last = typed.iter().rev().zip(right.iter().rev()).take_while(same).count();
     let alike = first.saturating_add(last);
+    if typed != right && OTHER_WORDS.contains(&word) {
+        return false;
+    }
     match (typed.len(), right.len()) {
         (length, other) if length == other => {
             let swapped = || {
@@ -364,6 +376,13 @@ mod tests {
         ] {
             assert_eq!(asks(&clauses(text), &listed), Some(true), "{text}");
         }
+        // Other words are no mistyped ones.
+        let listed = words("lose end ending block power kill");
+        for text in ["close it", "is it pending?", "lock the door", "powder for 3 cakes", "a rare skill"] {
+            assert_eq!(asks(&clauses(text), &listed), None, "{text}");
+        }
+        assert_eq!(asks(&clauses("pwoer it down, kil it"), &listed), Some(true));
+        let listed = words("stop delete deleted off down power close not-run");
         assert_eq!(asks(&clauses("I have never deleted it, don't delete it"), &listed), Some(false));
     }
 

@@ -64,6 +64,9 @@ const SUPPOSED: [&str; 7] = ["i", "we", "they", "somebody", "someone", "anybody"
 /// What begins the text of a reminder: "remind me to stop at the shop".
 const REMIND: &str = "remind";
 const REMINDED: [&str; 2] = ["me", "us"];
+/// What takes back what was asked before in the same text: "delete it... no wait, leave it".
+const TAKEN_BACK: [&str; 2] = ["nevermind", "nvm"];
+const TAKEN_BACK_TOGETHER: [(&str, &str); 4] = [("no", "wait"), ("wait", "no"), ("never", "mind"), ("scratch", "that")];
 /// What the next word is the name of.
 const NAMES: [&str; 8] = ["file", "folder", "directory", "service", "program", "called", "named", "document"];
 
@@ -252,6 +255,9 @@ fn asks(text: &[Clause], words: &[String]) -> Option<bool> {
         let mut sense = Sense { before, ..Sense::default() };
         for (at, word) in clause.iter().enumerate() {
             let next = clause.get(at.saturating_add(1)).map(|word| word.text.as_str());
+            if is_taken_back(&word.text, next) {
+                found = Some(false);
+            }
             if !word.is_name {
                 // A part of a name is no mistyped word: "garage-door" has no "garbage".
                 let is_meant =
@@ -264,6 +270,12 @@ fn asks(text: &[Clause], words: &[String]) -> Option<bool> {
         before = sense.negated;
     }
     found
+}
+
+/// Whether a word, with the next one, takes back what was asked before.
+fn is_taken_back(word: &str, next: Option<&str>) -> bool {
+    let together = || TAKEN_BACK_TOGETHER.iter().any(|(first, second)| *first == word && Some(*second) == next);
+    TAKEN_BACK.contains(&word) || together()
 }
 
 /// What the words of a clause so far make of the next one.
@@ -375,6 +387,15 @@ mod tests {
             "the machine can go off now",
         ] {
             assert_eq!(asks(&clauses(text), &listed), Some(true), "{text}");
+        }
+        for (text, asked) in [
+            ("rm tmp/a.lo... no wait leave it", false),
+            ("delete it. never mind", false),
+            ("stop ahci - nvm", false),
+            ("delete a, no wait, delete b", true),
+            ("scratch that, stop it", true),
+        ] {
+            assert_eq!(asks(&clauses(text), &words("rm delete stop")), Some(asked), "{text}");
         }
         // Other words are no mistyped ones.
         let listed = words("lose end ending block power kill");

@@ -58,6 +58,10 @@ const KEEPS: [&str; 2] = ["leave", "keep"];
 const TELLS: [&str; 8] = ["have", "has", "had", "ive", "weve", "almost", "nearly", "accidentally"];
 /// What tells of a way or of an end, if a word that asks stands beside it: "going down to look", "the power went off".
 const MOVES: [&str; 4] = ["goes", "going", "went", "gone"];
+/// The words that such a way or end is of. "Gone" before "stop ahci" is none.
+const MOVED: [&str; 5] = ["off", "down", "out", "away", "power"];
+/// How verbs end that tell of the past.
+const PAST: &str = "ed";
 /// What begins a supposition, and about whom: "if I turn it off". "If you could turn it off" is a request.
 const IF: &str = "if";
 const SUPPOSED: [&str; 7] = ["i", "we", "they", "somebody", "someone", "anybody", "anyone"];
@@ -65,8 +69,10 @@ const SUPPOSED: [&str; 7] = ["i", "we", "they", "somebody", "someone", "anybody"
 const REMIND: &str = "remind";
 const REMINDED: [&str; 2] = ["me", "us"];
 /// What takes back what was asked before in the same text: "delete it... no wait, leave it".
-const TAKEN_BACK: [&str; 2] = ["nevermind", "nvm"];
-const TAKEN_BACK_TOGETHER: [(&str, &str); 4] = [("no", "wait"), ("wait", "no"), ("never", "mind"), ("scratch", "that")];
+const TAKEN_BACK: [(&str, &str); 3] = [("no", "wait"), ("wait", "no"), ("scratch", "that")];
+/// What does so at the end of a clause: "never mind the cost" is about the cost.
+const NEVER_MIND: [&str; 2] = ["nevermind", "nvm"];
+const NEVER_MIND_TOGETHER: (&str, &str) = ("never", "mind");
 /// What the next word is the name of.
 const NAMES: [&str; 8] = ["file", "folder", "directory", "service", "program", "called", "named", "document"];
 
@@ -250,14 +256,24 @@ fn keeps(text: &[Clause]) -> Option<bool> {
 
 /// Whether a text asks with one of these words, or asks not to. None if it has none of them.
 fn asks(text: &[Clause], words: &[String]) -> Option<bool> {
-    let (mut found, mut before) = (None, false);
-    for clause in text {
+    let (mut found, mut before, mut previous) = (None, false, "");
+    for (number, clause) in text.iter().enumerate() {
         let mut sense = Sense { before, ..Sense::default() };
         for (at, word) in clause.iter().enumerate() {
             let next = clause.get(at.saturating_add(1)).map(|word| word.text.as_str());
-            if is_taken_back(&word.text, next) {
+            let rest = || {
+                let others = text.get(number.saturating_add(1)..).unwrap_or_default().iter().flatten();
+                clause.get(at.saturating_add(1)..).unwrap_or_default().iter().chain(others)
+            };
+            // "No wait, b.txt" only says which.
+            let corrects =
+                || rest().any(|word| word.is_name) && !rest().any(|word| KEEPS.contains(&word.text.as_str()));
+            if !word.in_quotes
+                && (is_never_mind(previous, &word.text, next) || is_taken_back(previous, &word.text) && !corrects())
+            {
                 found = Some(false);
             }
+            previous = &word.text;
             if !word.is_name {
                 // A part of a name is no mistyped word: "garage-door" has no "garbage".
                 let is_meant =
@@ -272,10 +288,14 @@ fn asks(text: &[Clause], words: &[String]) -> Option<bool> {
     found
 }
 
-/// Whether a word, with the next one, takes back what was asked before.
-fn is_taken_back(word: &str, next: Option<&str>) -> bool {
-    let together = || TAKEN_BACK_TOGETHER.iter().any(|(first, second)| *first == word && Some(*second) == next);
-    TAKEN_BACK.contains(&word) || together()
+/// Whether two words take back what was asked before. A comma may be between them.
+fn is_taken_back(previous: &str, word: &str) -> bool {
+    TAKEN_BACK.contains(&(previous, word))
+}
+
+/// Whether a word ends a clause and says, with the one before, that something is not to be done after all.
+fn is_never_mind(previous: &str, word: &str, next: Option<&str>) -> bool {
+    next.is_none() && (NEVER_MIND.contains(&word) || (previous, word) == NEVER_MIND_TOGETHER)
 }
 
 /// What the words of a clause so far make of the next one.
@@ -285,9 +305,14 @@ struct Sense<'w> {
     weakly: bool,
     /// Whether the clause before was negated.
     before: bool,
-    /// Whether the rest of the clause asks for nothing: it supposes something, or is the text of a reminder.
-    is_told: bool,
+    /// Whether what follows is only supposed, up to another wish.
+    supposes: bool,
+    /// Whether the rest of the clause is about a reminder, and whether it is its text.
+    reminds: bool,
+    is_reminder: bool,
     latest: &'w str,
+    /// Whether that stands behind a pronoun: "I have".
+    is_behind_pronoun: bool,
 }
 
 impl<'w> Sense<'w> {
@@ -306,18 +331,22 @@ impl<'w> Sense<'w> {
             self.negated |= self.weakly;
         }
         self.weakly |= WEAK_NEGATIONS.contains(&word);
-        self.is_told |= match next {
-            Some(next) if word == IF => SUPPOSED.contains(&next),
-            Some(next) if word == REMIND => REMINDED.contains(&next),
-            _ => false,
-        };
+        if JOINS_REQUESTS.contains(&word) && !next.is_some_and(|next| PRONOUNS.contains(&next)) {
+            (self.supposes, self.reminds) = (false, false);
+        }
+        self.supposes |= word == IF && next.is_some_and(|next| SUPPOSED.contains(&next));
+        self.reminds |= word == REMIND && next.is_some_and(|next| REMINDED.contains(&next));
+        self.is_reminder |= self.reminds && word == TO;
+        self.is_behind_pronoun = PRONOUNS.contains(&self.latest);
         self.latest = word;
     }
 
     /// Whether a word asks, or asks not to, if it is the listed one.
     fn asks(&self, word: &str, next: Option<&str>, listed: &str) -> Option<bool> {
         let moves = || MOVES.contains(&self.latest) || next.is_some_and(|next| MOVES.contains(&next));
-        if self.is_told || TELLS.contains(&self.latest) || moves() {
+        let is_past = || self.is_behind_pronoun || ["ive", "weve"].contains(&self.latest) || word.ends_with(PAST);
+        let is_told = TELLS.contains(&self.latest) && is_past() || MOVED.contains(&word) && moves();
+        if self.supposes || self.reminds || self.is_reminder || is_told {
             return None;
         }
         let (listed, asks) = match listed.strip_prefix(NOT) {
@@ -352,215 +381,4 @@ fn is_like(word: &str, listed: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn words(text: &str) -> Vec<String> {
-        text.split(' ').map(String::from).collect()
-    }
-
-    /// What is told, supposed, or the text of a reminder is no request. What stands beside it is one.
-    #[test]
-    fn what_is_told_or_supposed_is_not_asked_for() {
-        let listed = words("stop delete deleted off down power close not-run");
-        for text in [
-            "I have deleted my thesis by mistake",
-            "she has deleted it",
-            "yesterday I almost deleted everything!",
-            "the power went off at 2:50 in the whole wing",
-            "going down to look",
-            "If I turn off the power, what is lost?",
-            "what happens if somebody turns it off",
-            "remind me in three hours to close the shutters",
-        ] {
-            assert_eq!(asks(&clauses(text), &listed), None, "{text}");
-        }
-        for text in [
-            "I have to delete it",
-            "I have two of them, delete one",
-            "if you could turn it off",
-            "if it is idle, turn it off",
-            "if I am late then stop it",
-            "remind me to eat, and stop the radio",
-            "she went home, so power off",
-            "turn it off and go home",
-            "the machine can go off now",
-        ] {
-            assert_eq!(asks(&clauses(text), &listed), Some(true), "{text}");
-        }
-        for (text, asked) in [
-            ("rm tmp/a.lo... no wait leave it", false),
-            ("delete it. never mind", false),
-            ("stop ahci - nvm", false),
-            ("delete a, no wait, delete b", true),
-            ("scratch that, stop it", true),
-        ] {
-            assert_eq!(asks(&clauses(text), &words("rm delete stop")), Some(asked), "{text}");
-        }
-        // Other words are no mistyped ones.
-        let listed = words("lose end ending block power kill");
-        for text in ["close it", "is it pending?", "lock the door", "powder for 3 cakes", "a rare skill"] {
-            assert_eq!(asks(&clauses(text), &listed), None, "{text}");
-        }
-        assert_eq!(asks(&clauses("pwoer it down, kil it"), &listed), Some(true));
-        let listed = words("stop delete deleted off down power close not-run");
-        assert_eq!(asks(&clauses("I have never deleted it, don't delete it"), &listed), Some(false));
-    }
-
-    #[test]
-    fn words_are_recognised_as_people_type_them() {
-        let listed = words("stop delete rm");
-        for text in [
-            "Delete it",
-            "now: STOP.",
-            "e-stop it",
-            "please sotp it",
-            "dleete a.txt",
-            "delet x",
-            "deleete x",
-            "sttop",
-            "rm a",
-        ] {
-            assert_eq!(asks(&clauses(text), &listed), Some(true), "{text}");
-        }
-        for text in [
-            "display a.txt",
-            "top",
-            "stopping",
-            "spot it",
-            "post it",
-            "deadline",
-            "mr",
-            "form",
-            "deletable",
-            "read delete.txt",
-            "restart the delet-door service",
-            "",
-        ] {
-            assert_eq!(asks(&clauses(text), &listed), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn negations_ask_for_nothing() {
-        let listed = words("off delete stop not-need not-anymore");
-        for text in [
-            "Please don't turn the machine off yet",
-            "do not delete a.txt",
-            "don\u{2019}t stop it",
-            "never delete a.txt!",
-            "nobody should stop ahci",
-            "I need you to read a.txt",
-            "wait, dont delete it",
-            "don\u{b4}t delete it",
-            "do not edit, move or delete a.txt",
-            "no need to delete a.txt",
-            "tell me why it is slow and don't stop it",
-            "go on without stop",
-            "hands off ahci tonight",
-        ] {
-            assert_eq!(asks(&clauses(text), &listed), Some(false), "{text}");
-        }
-        for text in [
-            "I don't need a.txt anymore",
-            "a.txt isn't needed, delete it",
-            "no, delete it",
-            "my hands are wet, turn it off",
-            "not b.txt, delete a.txt",
-            "why don't you delete a.txt",
-            "can't you stop it?",
-            "do not read it. delete it",
-            "nobody needs it\ndelete it",
-            "don't delete a.txt but delete b.txt",
-            "don't forget to delete a.txt",
-            "not only delete a.txt but also b.txt",
-            "I don't use a.txt so delete it",
-            "if you don't mind delete a.txt",
-            "don't stop ahci - stop net",
-        ] {
-            assert_eq!(asks(&clauses(text), &listed), Some(true), "{text}");
-        }
-    }
-
-    fn tool(name: &str, required: &[&str]) -> Tool {
-        Tool {
-            name: name.into(),
-            description: String::new(),
-            parameters: serde_json::json!({
-                "properties": required.iter().map(|name| (*name, serde_json::json!({}))).collect::<std::collections::BTreeMap<_, _>>(),
-                "required": required,
-            }),
-            handle: String::new(),
-            forbidden: false,
-        }
-    }
-
-    fn may_delete(said: &[&str], results: bool) -> bool {
-        let asked_with = AskedWith {
-            tools: vec![("delete_file".into(), words("delete kill out not-need"))],
-            not_names: words("file stupid here"),
-            function_words: words("a it just the please i do dont that of"),
-        };
-        let said: Vec<String> = said.iter().map(|text| (*text).into()).collect();
-        asked_with.callable(&[tool("delete_file", &["path"])], &said, results).len() == 1
-    }
-
-    #[test]
-    fn the_latest_text_about_a_tool_decides() {
-        assert!(may_delete(&["delete a.txt", "yes, do it"], false));
-        assert!(!may_delete(&["delete a.txt", "no, don't delete it"], false));
-        assert!(may_delete(&["don't delete a.txt", "delete b.txt"], false));
-        for text in ["no, leave it", "don't do it", "keep it please"] {
-            assert!(!may_delete(&["delete a.txt", text], false), "{text}");
-        }
-    }
-
-    #[test]
-    fn what_goes_was_named() {
-        for said in ["delete it", "Just kill it!", "please delete that stupid file", "I don't need it", "delete"] {
-            assert!(!may_delete(&[said], false), "{said}");
-            assert!(may_delete(&[said], true), "{said}");
-            assert!(may_delete(&["show me a.txt", said], false), "{said}");
-        }
-        for said in [
-            "delete a.out",
-            "delete the file notes",
-            "delete it: ./file",
-            "delete 'file'",
-            "delete the file out",
-            "kill 7",
-        ] {
-            assert!(may_delete(&[said], false), "{said}");
-        }
-        let restarts = |said: &str| {
-            AskedWith::default().callable(&[tool("restart_service", &["name"])], &[said.into()], false).len() == 1
-        };
-        assert!(restarts("don't restart ahci but the exporter") && restarts("don't restart all, only web"));
-        assert!(!restarts("do NOT restart the web service, i am in the middle of something"));
-        for said in
-            ["do not stop web, restart it", "is web not up?", "I did not restart web", "don't forget to restart web"]
-        {
-            assert!(restarts(said), "{said}");
-        }
-        let asked_with = AskedWith {
-            tools: vec![("power_off".into(), words("off shut power down"))],
-            not_names: words("turn it machine"),
-            ..AskedWith::default()
-        };
-        let may_end = |said: &str| asked_with.callable(&[tool("power_off", &[])], &[said.into()], false).len() == 1;
-        for said in [
-            "turn it off",
-            "power-off now",
-            "stop the web service and shut down",
-            "stop oil-pump, then power off",
-            "shut down the lab-machine",
-        ] {
-            assert!(may_end(said), "{said}");
-        }
-        for said in
-            ["switch the fax service off", "Shut oil-pump off.", "turn off a.txt", "shut the oil-pump down and wait"]
-        {
-            assert!(!may_end(said), "{said}");
-        }
-    }
-}
+mod tests;

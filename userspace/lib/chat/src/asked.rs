@@ -56,7 +56,9 @@ const ALL_THE_SAME: [&str; 5] = ["but", "only", "except", "instead", "rather"];
 const KEEPS: [&str; 2] = ["leave", "keep"];
 /// What tells that something was done, if a word that asks follows: "I have deleted it by mistake", "I almost deleted it".
 const TELLS: [&str; 8] = ["have", "has", "had", "ive", "weve", "almost", "nearly", "accidentally"];
-/// What tells of a way or of an end, if a word that asks stands beside it: "going down to look", "the power went off".
+/// Those of them that are a pronoun, too.
+const WE_HAVE: [&str; 2] = ["ive", "weve"];
+/// What tells of a way or of an end, if a word that asks is next to it: "going down to look", "the power went off".
 const MOVES: [&str; 4] = ["goes", "going", "went", "gone"];
 /// The words that such a way or end is of. "Gone" before "stop ahci" is none.
 const MOVED: [&str; 5] = ["off", "down", "out", "away", "power"];
@@ -261,20 +263,15 @@ fn asks(text: &[Clause], words: &[String]) -> Option<bool> {
         let mut sense = Sense { before, ..Sense::default() };
         for (at, word) in clause.iter().enumerate() {
             let next = clause.get(at.saturating_add(1)).map(|word| word.text.as_str());
-            let rest = || {
-                let others = text.get(number.saturating_add(1)..).unwrap_or_default().iter().flatten();
-                clause.get(at.saturating_add(1)..).unwrap_or_default().iter().chain(others)
-            };
-            // "No wait, b.txt" only says which.
-            let corrects =
-                || rest().any(|word| word.is_name) && !rest().any(|word| KEEPS.contains(&word.text.as_str()));
+            let others = text.get(number.saturating_add(1)..).unwrap_or_default().iter().flatten();
+            let rest = clause.get(at.saturating_add(1)..).unwrap_or_default().iter().chain(others);
             if !word.in_quotes
-                && (is_never_mind(previous, &word.text, next) || is_taken_back(previous, &word.text) && !corrects())
+                && (is_never_mind(previous, &word.text, next) || is_taken_back(previous, &word.text, rest))
             {
                 found = Some(false);
             }
             previous = &word.text;
-            if !word.is_name {
+            if !word.is_name && !sense.is_told(&word.text, next) {
                 // A part of a name is no mistyped word: "garage-door" has no "garbage".
                 let is_meant =
                     |listed: &&String| !word.is_hyphenated || listed.strip_prefix(NOT).unwrap_or(listed) == word.text;
@@ -288,9 +285,11 @@ fn asks(text: &[Clause], words: &[String]) -> Option<bool> {
     found
 }
 
-/// Whether two words take back what was asked before. A comma may be between them.
-fn is_taken_back(previous: &str, word: &str) -> bool {
-    TAKEN_BACK.contains(&(previous, word))
+/// Whether two words take back what was asked before, and the rest does not correct it: "no wait, b.txt" only says which. A comma may
+/// be between them.
+fn is_taken_back<'w>(previous: &str, word: &str, mut rest: impl Iterator<Item = &'w Word> + Clone) -> bool {
+    let keeps = || rest.clone().any(|word| KEEPS.contains(&word.text.as_str()));
+    TAKEN_BACK.contains(&(previous, word)) && (keeps() || !rest.any(|word| word.is_name))
 }
 
 /// Whether a word ends a clause and says, with the one before, that something is not to be done after all.
@@ -341,14 +340,16 @@ impl<'w> Sense<'w> {
         self.latest = word;
     }
 
+    /// Whether a word only tells of something, or supposes it.
+    fn is_told(&self, word: &str, next: Option<&str>) -> bool {
+        let moves = || MOVES.contains(&self.latest) || next.is_some_and(|next| MOVES.contains(&next));
+        let is_past = || self.is_behind_pronoun || WE_HAVE.contains(&self.latest) || word.ends_with(PAST);
+        let is_done = || TELLS.contains(&self.latest) && is_past();
+        self.supposes || self.reminds || self.is_reminder || is_done() || MOVED.contains(&word) && moves()
+    }
+
     /// Whether a word asks, or asks not to, if it is the listed one.
     fn asks(&self, word: &str, next: Option<&str>, listed: &str) -> Option<bool> {
-        let moves = || MOVES.contains(&self.latest) || next.is_some_and(|next| MOVES.contains(&next));
-        let is_past = || self.is_behind_pronoun || ["ive", "weve"].contains(&self.latest) || word.ends_with(PAST);
-        let is_told = TELLS.contains(&self.latest) && is_past() || MOVED.contains(&word) && moves();
-        if self.supposes || self.reminds || self.is_reminder || is_told {
-            return None;
-        }
         let (listed, asks) = match listed.strip_prefix(NOT) {
             Some(listed) if NEED.contains(&word) && next == Some(TO) && is_like(word, listed) => return None,
             Some(listed) => (listed, self.negated || self.weakly),

@@ -6,7 +6,7 @@ fn words(text: &str) -> Vec<String> {
     text.split(' ').map(String::from).collect()
 }
 
-/// What is told, supposed, or the text of a reminder is no request. What stands beside it is one.
+/// What is told, supposed, or the text of a reminder is no request. Other words of the same text are one.
 #[test]
 fn what_is_told_or_supposed_is_not_asked_for() {
     let listed = words("stop delete deleted off down power close not-run");
